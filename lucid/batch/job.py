@@ -116,7 +116,8 @@ def check_output(output: str, resume: bool) -> set[str]:
         raise FileExistsError(f"{output}: has other files, such as {min(there)}; give the name of a new folder")
     if there and not resume:
         raise FileExistsError(
-            f"{output}: has the results of an earlier job; --resume goes on with it, or give the name of a new folder"
+            f"{output}: has the results of an earlier job; resume (--resume) goes on with it, or give the name of "
+            "a new folder"
         )
     return there
 

@@ -12,7 +12,7 @@ import json
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -108,9 +108,9 @@ class LineSource:
             for place in places:
                 if not chosen or place.first - chosen[-1].first >= part_size(before + chosen[-1].first, rows):
                     chosen.append(place)
-            ends = [place.first for place in chosen[1:]] + [count]
-            for place, end in zip(chosen, ends, strict=True):
-                parts.append(Part(before + place.first, end - place.first, file, place.start, place.line))
+            starts = [place.first for place in chosen]
+            for place, (start, end) in zip(chosen, pairwise([*starts, count]), strict=True):
+                parts.append(Part(before + start, end - start, file, place.start, place.line))
             before += count
         return parts
 
@@ -118,14 +118,15 @@ class LineSource:
         """As `Source.read`."""
         for chunk in _chunks(islice(self._records(part.file, part.start, part.line), part.rows), part.start):
             there = [{} if isinstance(row, RowError) else row for row in chunk]
-            arrays = [
-                pa.array([_stored(row.get(field.name), field.type) for row in there], field.type)
-                for field in self.schema
-            ]
+            columns = {field.name: [_stored(row.get(field.name), field.type) for row in there] for field in self.schema}
             values = [
                 row if isinstance(row, RowError) else tuple(row.get(name) for name in self._inputs) for row in chunk
             ]
-            yield Rows(pa.RecordBatch.from_arrays(arrays, schema=self.schema), values)
+            for name, column in columns.items():
+                for row, reason in _make_unicode(column, name):
+                    if name not in self._inputs and not isinstance(values[row], RowError):
+                        values[row] = reason
+            yield Rows(pa.RecordBatch.from_pydict(columns, schema=self.schema), values)
 
     def place(self, row: int) -> str:
         """As `Source.place`; the file is read from the last place before it that is remembered."""
@@ -202,7 +203,7 @@ def _object(raw: bytes, line: int, file: str) -> Mapping[str, Any] | RowError:
     except ValueError as error:
         return RowError(f"line {line} of {file} is not valid JSON: {str(error)[:80]}")
     if not isinstance(parsed, dict):
-        return RowError(f"line {line} of {file} is a JSON {type(parsed).__name__}, expected an object")
+        return RowError(f"line {line} of {file} is {json.dumps(parsed)[:80]}, expected a JSON object")
     return parsed
 
 
@@ -214,7 +215,8 @@ def _csv_records(stream: Any, file: str, start: int, line: int, separator: str) 
     try:
         names = next(reader, None)
         if not names:
-            raise ValueError(f"{file}: is empty, expected a line with the names of columns")
+            what = "is empty" if names is None else "begins with an empty line"
+            raise ValueError(f"{file}: {what}, expected a line with the names of columns")
         check_names(names, file)
         if start:
             stream.seek(start)
@@ -224,7 +226,8 @@ def _csv_records(stream: Any, file: str, start: int, line: int, separator: str) 
             if len(fields) == len(names):
                 yield Record(dict(zip(names, fields, strict=True)), where, lines.position, lines.line)
             elif fields:  # an empty line is no row
-                wrong = RowError(f"line {where} of {file} has {len(fields)} values, expected {len(names)}")
+                count = f"{len(fields)} value{'s' * (len(fields) != 1)}"
+                wrong = RowError(f"line {where} of {file} has {count}, expected {len(names)}")
                 yield Record(wrong, where, lines.position, lines.line)
             where = lines.line
     except csv.Error as error:
@@ -259,5 +262,13 @@ def _stored(value: Any, kind: pa.DataType) -> Any:
     """A value as Arrow takes it for a column."""
     if value is None or not pa.types.is_string(kind):
         return float(value) if value is not None and pa.types.is_floating(kind) else value
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _make_unicode(column: list[Any], name: str) -> Iterator[tuple[int, RowError]]:
+    """Replace what is no character in the texts of a column, in place; the rows where that is, with the reason."""
+    for row, text in enumerate(column):
+        if isinstance(text, str) and not text.isascii():
+            column[row] = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            if column[row] != text:
+                yield row, RowError(f"the column {name!r} is not valid Unicode, {column[row][:80]!r}; give it in UTF-8")

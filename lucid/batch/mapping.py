@@ -20,12 +20,12 @@ from lucid.batch.parquet import ParquetSource
 from lucid.batch.predictor import Predictor
 from lucid.batch.rows import Task, result_schema
 from lucid.batch.source import Part, Source, check_ids
-from lucid.batch.storage import address, files_at, names_in
+from lucid.batch.storage import COMPRESSED, address, files_at, names_in
 from lucid.core.number_ranges import at_least, check_all
+from lucid.core.words.other_libraries import shown_type
 from lucid.core.words.progress import Advance, phase
 from lucid.core.words.safe_text import listed
 
-_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _PARTS = 64  # at least about as many, so that workers have equal shares
 
 
@@ -94,6 +94,8 @@ def map_rows(
         OSError: for a file that cannot be read or written. What is written by then stays, and `resume` goes on; a note
             of this error, and of a KeyboardInterrupt, says how many rows are complete.
     """
+    if isinstance(predictor, (str, os.PathLike)):
+        raise TypeError(f"map_rows: expected a Predictor, got a path; give Predictor({os.fspath(predictor)!r})")
     opened = open_rows(
         source,
         predictor.inputs,
@@ -180,7 +182,10 @@ def open_rows(
     if engine not in ENGINES:
         raise ValueError(f"engine {engine!r} does not exist: choose one of {', '.join(ENGINES)}")
     if engine == "local" and (workers is not None or cluster is not None):
-        raise ValueError("workers and cluster are for the engine ray; the engine local has the predictor's threads")
+        raise ValueError(
+            "workers (--workers) and cluster (--address) are for the engine ray (--engine); the engine local has "
+            "threads (--threads), in Python those of the predictor"
+        )
     sizes = {"part_rows": part_rows, "workers": workers}
     check_all(sizes, dict.fromkeys(sizes, at_least(1)), "map_rows: ")
     if engine == "ray":
@@ -208,12 +213,18 @@ def open_source(place: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
         FileNotFoundError, KeyError, ValueError: as `map_rows`.
     """
     places = [place] if isinstance(place, (str, os.PathLike)) else list(place)
+    if wrong := [each for each in places if not isinstance(each, (str, os.PathLike))]:
+        raise TypeError(f"expected paths of files, got {shown_type(wrong[0])}; write the rows to a file")
     files = tuple(dict.fromkeys(file for each in places for file in files_at(address(each))))
-    kinds = {_ending(file): file for file in files}
-    readers = {_READERS.get(ending) for ending in kinds}
-    if len(readers) > 1 or None in readers:
-        known = ", ".join(_READERS)
-        raise ValueError(f"expected files of one kind ({known}), got {listed(sorted(kinds.values()), 4)}")
+    if not files:
+        raise ValueError("there are no files; give one or more")
+    kinds = {_READERS.get(_ending(file)): file for file in reversed(files)}
+    if len(kinds) > 1 or None in kinds:
+        known, got = ", ".join(_READERS), [kinds[None]] if None in kinds else list(kinds.values())
+        raise ValueError(
+            f"expected files of one kind ({known}), got {listed(sorted(got), 4)}; give only "
+            "such files, for example by a pattern: 'in/*.csv'"
+        )
     source = _READERS[_ending(files[0])](files, inputs)
     if not source.total:
         raise ValueError(f"{files[0]}: has no rows")
@@ -222,7 +233,7 @@ def open_source(place: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 def _ending(file: str) -> str:
     path = PurePath(file.lower())
-    return path.with_suffix("").suffix if path.suffix in _COMPRESSED else path.suffix
+    return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
 
 
 def ray_engine() -> Any:

@@ -8,7 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, in_files, no_column, part_size
+from lucid.batch.source import (
+    CHUNK,
+    CHUNK_BYTES,
+    Part,
+    Rows,
+    check_names,
+    column_values,
+    in_files,
+    no_column,
+    part_size,
+)
 from lucid.batch.storage import open_file
 
 _BUFFER = 1 << 20  # bytes that are read of a column at a time
@@ -79,7 +89,7 @@ class ParquetSource:
         return f"row {number + 1} of {self.files[file]}"
 
     def _rows_of(self, batch: pa.RecordBatch) -> Rows:
-        columns = [batch.column(name).to_pylist() for name in self._inputs]
+        columns = [column_values(batch.column(name)) for name in self._inputs]
         return Rows(batch.replace_schema_metadata(None), list(zip(*columns, strict=True)))
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from lucid.batch.batches import BUDGET
 from lucid.batch.folder import exported_folder
 from lucid.batch.open_models import OpenModel, Plan, open_model
-from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, objects, results_by_row
+from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, check_free, objects, results_by_row
+from lucid.batch.source import column_values
 from lucid.batch.tasks import Choices
 from lucid.core.graph.types import Array
 from lucid.core.number_ranges import at_least, check_all
@@ -97,18 +100,28 @@ class Predictor:
         """The columns, with the results and `error` added.
 
         Args:
-            columns: arrays, or other sequences, by name; all of one length.
+            columns: arrays of NumPy or Arrow, or other sequences, by name; all of one length.
 
         Raises:
             KeyError: for a column that is missing.
-            ValueError: for a column that has the name of a result.
+            TypeError: for something else than columns by name, and for a single text in the place of a column.
+            ValueError: for a column that has the name of a result, and for one of another length.
             FolderChangedError: if the folder has changed.
         """
+        if not isinstance(columns, Mapping):
+            raise TypeError(
+                f"Predictor: expected columns by name, got {type(columns).__name__}; give a dict such as "
+                f"{{{self.inputs[0]!r}: [...]}}, of an Arrow table table.to_pydict()"
+            )
         if missing := [name for name in self.inputs if name not in columns]:
             raise KeyError(f"there is no column {', '.join(missing)}; the columns are {', '.join(columns)}")
-        if taken := [name for name in (*open_model(self.plan).task.columns, ERROR) if name in columns]:
-            raise ValueError(f"there is a column {taken[0]} already; rename it, or give another name for output")
-        values = list(zip(*(list(columns[name]) for name in self.inputs), strict=True))
+        check_free((*open_model(self.plan).task.columns, ERROR), columns)
+        values = list(zip(*(_rows(name, columns[name]) for name in self.inputs), strict=True))
+        for name, column in columns.items():
+            if isinstance(column, Sized) and len(column) != len(values):
+                raise ValueError(
+                    f"the column {name} has {len(column)} rows, and {self.inputs[0]} has {len(values)}; give as many"
+                )
         return {**columns, **self.predict(values)}
 
     @property
@@ -138,9 +151,10 @@ class Predictor:
         model = open_model(self.plan)
         model.check()
         if len(self.inputs) != model.task.inputs:
+            one = model.task.inputs == 1
             raise ValueError(
-                f"{self.plan.folder}: its model reads {model.task.inputs} columns, got {len(self.inputs)}: "
-                f"{', '.join(self.inputs)}"
+                f"{self.plan.folder}: its model reads {'one column' if one else f'{model.task.inputs} columns'}, got "
+                f"{len(self.inputs)}: {', '.join(self.inputs)}; name {'one' if one else 'each'} (--column)"
             )
         return model
 
@@ -177,3 +191,10 @@ class Predictor:
                         results[name][place] = value
         columns = {name: column.array(results[name]) for name, column in model.task.columns.items()}
         return {**columns, ERROR: objects(reasons)}
+
+
+def _rows(name: str, column: Any) -> list[Any]:
+    """The values of a column of any library whose columns give values of Python, or of NumPy."""
+    if isinstance(column, (str, bytes)):
+        raise TypeError(f"the column {name} is {type(column).__name__}, expected a value for each row; give a list")
+    return column_values(column) if isinstance(column, (pa.Array, pa.ChunkedArray)) else list(column)

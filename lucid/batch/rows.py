@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
@@ -116,18 +116,29 @@ def missing(value: Any) -> bool:
     )
 
 
+def check_free(results: Sequence[str], columns: Collection[str]) -> None:
+    """Refuse a column of the input that has the name of a result.
+
+    Raises:
+        ValueError: for such a column.
+    """
+    for name in results:
+        if name in columns:
+            remedy = (
+                "drop or rename it; the results of an earlier job have such a column"
+                if name == ERROR
+                else "rename it, or give another name for the output (--output-column)"
+            )
+            raise ValueError(f"the input has a column {name!r} already, which is the name of a result; {remedy}")
+
+
 def result_schema(passed: pa.Schema, columns: Mapping[str, Column]) -> pa.Schema:
     """The schema of the columns that are passed on, those of results, and `error`.
 
     Raises:
         ValueError: for a column of the input that has the name of a result.
     """
-    for name in (*columns, ERROR):
-        if name in passed.names:
-            raise ValueError(
-                f"the input has a column {name!r} already, which is the name of a result; rename it, or give another "
-                "name for the output (--output-column)"
-            )
+    check_free((*columns, ERROR), passed.names)
     results = [pa.field(name, _type(column)) for name, column in columns.items()]
     return pa.schema([*passed, *results, pa.field(ERROR, pa.string())])
 

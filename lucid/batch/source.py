@@ -105,6 +105,16 @@ def in_files(row: int, counts: Sequence[int]) -> tuple[int, int]:
     return file, row - ends[file]
 
 
+def column_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The values of a column, in which bytes of a text that are not UTF-8 are half characters, as Python reads them."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:  # Arrow does not look at the bytes of a text before it is read
+        raw = column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
+        values = [text if text is None else text.decode("utf-8", "surrogateescape") for text in raw]
+    return values
+
+
 def check_names(names: Sequence[str], where: str) -> None:
     """Refuse a file with two columns of one name, since the output has room for one, and names that are not text.
 
@@ -162,6 +172,6 @@ def _values(source: Source, column: str) -> Iterator[tuple[int, Any]]:
     row = 0
     for part in source.parts(64 * CHUNK):
         for rows in source.read(part):
-            for value in rows.passed.column(column).to_pylist():
+            for value in column_values(rows.passed.column(column)):
                 yield row, value
                 row += 1

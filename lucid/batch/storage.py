@@ -11,9 +11,13 @@ from typing import Any, BinaryIO
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.utils import infer_compression
 
 from lucid.core.words.suggestions import or_check
 from lucid.files.atomic import explaining, write_atomically
+
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+"""The endings of compressed files."""
 
 # The names under which file systems report the version of a file's content.
 _VERSIONS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created")
@@ -46,8 +50,14 @@ def files_at(place: str) -> list[str]:
 
 
 def open_file(place: str) -> BinaryIO:
-    """A file to read from any position, decompressed if its name ends with .gz, .bz2, .xz or .zst."""
+    """A file to read from any position, decompressed if its name has one of the endings `COMPRESSED`.
+
+    Raises:
+        ModuleNotFoundError: if what decompresses it is not installed.
+    """
     system, path = _system(place)
+    if path.lower().endswith(COMPRESSED) and infer_compression(path) is None:  # only .zst is not Python's own
+        raise ModuleNotFoundError(f"{place}: needs a package: pip install backports.zstd")
     file: BinaryIO = system.open(path, "rb", compression="infer")
     return file
 
@@ -76,7 +86,7 @@ def names_in(folder: str) -> set[str]:
     system, path = _system(folder)
     if not system.exists(path):
         return set()
-    if system.isfile(path):
+    if not system.isdir(path):
         raise FileExistsError(f"{folder}: is a file, expected a folder; give the name of a new one")
     return {os.path.basename(each) for each in system.ls(path, detail=False)}
 

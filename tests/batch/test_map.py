@@ -169,7 +169,7 @@ def test_lines_that_are_no_rows_are_rows_without_a_result(predictor, tmp_path, m
         "expected text, got int",
         "the text is not valid Unicode: surrogates not allowed at character 0; give it in UTF-8",
         None,
-        f"line 9 of {where} is a JSON int, expected an object",
+        f"line 9 of {where} is 7, expected a JSON object",
         f"line 10 of {where} is not valid JSON: nested too deeply: expected at most 100 lists and objects within each "
         "other",
     ]
@@ -220,7 +220,7 @@ def test_records_of_csv_have_lines_in_them_and_wrong_numbers_of_values(predictor
     assert table["text"].to_pylist() == ['a\n"b", c', None, None, "caf\ufffd", "f"]
     wrong = table["error"].to_pylist()
     assert wrong[0] is None and wrong[4] is None and wrong[3].startswith("the text is not valid Unicode")
-    assert wrong[1] == f"line 4 of {tmp_path / 'in.csv'} has 1 values, expected 2"
+    assert wrong[1] == f"line 4 of {tmp_path / 'in.csv'} has 1 value, expected 2"
     assert wrong[2] == f"line 6 of {tmp_path / 'in.csv'} has 3 values, expected 2"
 
 
@@ -325,7 +325,9 @@ def test_an_interrupted_job_goes_on_and_nothing_is_lost_or_twice(predictor, parq
         batch.map_rows(Interrupted(predictor, 2), parquet, out, part_rows=8)
     assert caught.value.__notes__ == [f"16 of 50 rows are complete in {out}; resume (--resume) goes on with the rest"]
     assert pq.read_table(out)["id"].to_pylist() == list(range(16)), "it can be read at any moment"
-    with pytest.raises(FileExistsError, match="has the results of an earlier job; --resume goes on with it"):
+    with pytest.raises(
+        FileExistsError, match=r"has the results of an earlier job; resume \(--resume\) goes on with it"
+    ):
         batch.map_rows(predictor, parquet, out)
     (out / "part-000000000000.parquet").unlink()  # a file that somebody has lost
     assert batch.map_rows(predictor, parquet, out, resume=True)[:2] == (50, 42)
@@ -445,7 +447,7 @@ def test_a_model_that_changes_under_the_job_ends_the_job(folder, parquet, tmp_pa
         ),
         ({"text": pa.array([], pa.string())}, {}, ValueError, "has no rows"),
         ({"text": ["a"]}, {"engine": "spark"}, ValueError, "engine 'spark' does not exist: choose one of local, ray"),
-        ({"text": ["a"]}, {"workers": 2}, ValueError, "workers and cluster are for the engine ray"),
+        ({"text": ["a"]}, {"workers": 2}, ValueError, "workers .* and cluster .* are for the engine ray"),
         ({"text": ["a"]}, {"part_rows": 0}, ValueError, "map_rows: part_rows is 0, expected 1 or more"),
         ({"text": ["a"]}, {"part_rows": 1.5}, TypeError, "map_rows: part_rows is 1.5, expected a whole number"),
         ({"text": ["a"]}, {"engine": "ray", "workers": -1}, ValueError, "map_rows: workers is -1, expected 1 or more"),
@@ -480,6 +482,18 @@ def test_wrong_input(predictor, tmp_path, columns, options, error, message):
         ({"a.jsonl": b'{"text": "a", "text": "b"}\n'}, ValueError, "line 1 of .*: the name 'text' occurs twice$"),
         ({"a.csv": b"text,text\na,b\n"}, ValueError, "a.csv: has two columns of the name 'text'; rename one of them"),
         ({"a.csv": b""}, ValueError, "is empty, expected a line with the names of columns"),
+        ({"a.csv": b"\ntext\na\n"}, ValueError, "a.csv: begins with an empty line, expected a line with the names"),
+        (
+            {"Thumbs.db": b"", **{f"{kind}.{kind}": b"" for kind in ("bmp", "gif", "jpg", "png", "tif")}},
+            ValueError,
+            r"got \S*Thumbs.db; give only such files",
+        ),
+        pytest.param(
+            {"a.csv.zst": b""},
+            ModuleNotFoundError,
+            "a.csv.zst: needs a package: pip install backports.zstd",
+            marks=pytest.mark.skipif("zst" in fsspec.utils.compressions, reason="what reads .zst is installed"),
+        ),
     ],
 )
 def test_wrong_files(predictor, tmp_path, files, error, message):
@@ -489,6 +503,66 @@ def test_wrong_files(predictor, tmp_path, files, error, message):
     with pytest.raises(error, match=message):
         batch.map_rows(predictor, tmp_path / "in", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_no_predictor_and_what_are_no_files_is_refused(predictor, folder, tmp_path):
+    with pytest.raises(TypeError, match=r"map_rows: expected a Predictor, got a path; give Predictor\('.*'\)"):
+        batch.map_rows(folder, tmp_path / "in", tmp_path / "out")
+    with pytest.raises(ValueError, match="there are no files; give one or more"):
+        batch.map_rows(predictor, [], tmp_path / "out")
+    with pytest.raises(TypeError, match="expected paths of files, got ChunkedArray; write the rows to a file"):
+        batch.map_rows(predictor, pa.table({"text": ["a"]}), tmp_path / "out")
+    with pytest.raises(FileExistsError, match="is a file, expected a folder"):
+        batch.map_rows(predictor, tmp_path / "in", os.devnull)
+
+
+@pytest.mark.parametrize("empty", [b"text,id\n", b"", b"\n"], ids=["CSV", "JSON", "an empty line"])
+def test_files_without_rows_among_others_add_none(predictor, tmp_path, empty):
+    ending = "csv" if empty[:1] == b"t" else "jsonl"
+    row = "text,id\n{0},{0}\n" if ending == "csv" else '{{"text": "{0}", "id": "{0}"}}\n'
+    for name in "abcde":
+        (tmp_path / f"{name}.{ending}").write_bytes(row.format(name).encode() if name in "bd" else empty)
+    batch.map_rows(predictor, tmp_path / f"*.{ending}", tmp_path / "out", id_column="id")
+    assert pq.read_table(tmp_path / "out")["id"].to_pylist() == ["b", "d"]
+    (tmp_path / f"e.{ending}").write_text(row.format("b"))
+    with pytest.raises(ValueError, match=rf"b\.{ending} and line \d of .*e\.{ending} have the same id, 'b'"):
+        batch.map_rows(predictor, tmp_path / f"*.{ending}", tmp_path / "again", id_column="id")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("in.csv", "id,text,by\n1,a,Müller\n2,b,Abe\n3,ü,Abe\n".encode("latin-1")),
+        (
+            "in.jsonl",
+            b'{"id":"1","text":"a","by":"M\xfcller"}\n{"id":"2","text":"b","by":"Abe"}\n{"id":"3","text":"\xfc"}',
+        ),
+        (
+            "half.jsonl",
+            b'{"id":"1","text":"a","by":["M\\ud800ller"]}\n{"id":"2","text":"b"}\n{"id":"3","text":"\\ud800"}',
+        ),
+    ],
+)
+def test_no_column_is_changed_in_silence(predictor, tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    assert batch.map_rows(predictor, tmp_path / name, tmp_path / "out", id_column="id").errors == 2
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    assert [row["id"] for row in rows] == ["1", "2", "3"] and "M\ufffdller" in rows[0]["by"]
+    assert rows[0]["error"].startswith("the column 'by' is not valid Unicode, ") and "M\ufffdller" in rows[0]["error"]
+    assert rows[0]["error"].endswith("; give it in UTF-8") and rows[1]["error"] is None
+    assert rows[2]["error"].startswith("the text is not valid Unicode: surrogates not allowed at character 0")
+
+
+def test_texts_of_parquet_that_are_not_utf_8_are_bad_rows(predictor, tmp_path):
+    texts = pa.array([b"a", "ü".encode("latin-1"), None], pa.binary()).view(pa.string())
+    for kind, column in {"plain": texts, "dictionary": texts.dictionary_encode()}.items():
+        pq.write_table(pa.table({"id": ["1", "2", "3"], "text": column}), tmp_path / f"{kind}.parquet")
+        batch.map_rows(predictor, tmp_path / f"{kind}.parquet", tmp_path / kind)
+        errors = pq.read_table(tmp_path / kind, columns=["error"])["error"].to_pylist()
+        reason = "the text is not valid Unicode: surrogates not allowed at character 0; give it in UTF-8"
+        assert errors == [None, reason, "the text is null"]
+    with pytest.raises(ValueError, match="row 3 of .*plain.parquet has no text, expected an id of its own"):
+        batch.map_rows(predictor, tmp_path / "plain.parquet", tmp_path / "ids", id_column="text")
 
 
 @pytest.mark.parametrize("name", ["in [1]", "in?", "*"])
@@ -559,7 +633,7 @@ def test_the_command(folder, parquet, tmp_path, monkeypatch, capsys):
     shown = json.loads(capsys.readouterr().out)
     assert (shown["rows"], shown["computed"], shown["errors"]) == (50, 20, 2)
     assert in_process(command, monkeypatch) == 2
-    assert "has the results of an earlier job; --resume goes on with it" in capsys.readouterr().err
+    assert "has the results of an earlier job; resume (--resume) goes on with it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_t
 open_model = pytest.importorskip("lucid.batch.open_models").open_model
 task_name = pytest.importorskip("lucid.batch.tasks").task_name
 padded_batches = pytest.importorskip("lucid.batch.batches").padded_batches
+pa = pytest.importorskip("pyarrow")
 Image = pytest.importorskip("PIL.Image")
 
 TEXTS = ["a cat", "b", "interest rates rose", "a cat", "the bank said so"]
@@ -113,6 +114,26 @@ def test_a_row_of_which_the_model_makes_nan_says_so_and_the_others_are_computed(
     columns = batch.Predictor(with_nan(tmp_path / "labels", "tasks/bert_text_classification"))({"text": ["a", "q"]})
     assert columns["error"].tolist() == [None, reason] and columns["label"][1] is None
     assert np.isnan(columns["score"]).tolist() == [False, True]
+
+
+def test_columns_of_arrow_are_columns_and_what_are_none_is_refused(sentences):
+    predictor = batch.Predictor(sentences)
+    expected = predictor({"text": ["a", None, "b"]})
+    for column in (pa.array(["a", None, "b"]), pa.chunked_array([["a", None], ["b"]])):
+        columns = predictor({"text": column})
+        np.testing.assert_array_equal(columns["embedding"], expected["embedding"])
+        assert columns["error"].tolist() == [None, "the text is null", None]
+    assert predictor(pa.table({"text": ["a"]}).to_pydict())["error"].tolist() == [None]
+    with pytest.raises(
+        TypeError, match=r"columns by name, got Table; give a dict such as {'text': \[\.\.\.\]}, of an Arr"
+    ):
+        predictor(pa.table({"text": ["a"]}))
+    with pytest.raises(TypeError, match="the column text is str, expected a value for each row; give a list"):
+        predictor({"text": "a cat"})
+    with pytest.raises(ValueError, match="the column id has 1 rows, and text has 2; give as many"):
+        predictor({"text": ["a", "b"], "id": [1]})
+    with pytest.raises(ValueError, match="a column 'error' already, .*; drop or rename it; the results of an"):
+        predictor({"text": ["a"], "error": [None]})
 
 
 def test_no_rows_and_only_bad_rows_have_the_same_columns(sentences):
@@ -573,7 +594,7 @@ def test_a_checkpoint_that_is_not_exported_names_the_command(sentences):
     ("options", "columns", "error", "message"),
     [
         ({}, {"body": ["a"]}, KeyError, "there is no column text; the columns are body"),
-        ({}, {"text": ["a"], "error": ["b"]}, ValueError, "there is a column error already"),
+        ({}, {"text": ["a"], "error": ["b"]}, ValueError, "the input has a column 'error' already"),
         ({"batch_tokens": 0}, {}, ValueError, "Predictor: batch_tokens is 0, expected 1 or more"),
         ({"threads": True}, {}, TypeError, "Predictor: threads is True, expected a whole number"),
         ({"max_characters": -1}, {}, ValueError, "Predictor: max_characters is -1, expected 1 or more"),
