@@ -85,6 +85,14 @@ def test_bytes_that_are_no_text_come_as_replacement_characters() -> None:
     assert "".join(pieces(tokenizer.decode, half * 40)) == "\ufffd" * 40
 
 
+def test_a_character_after_bytes_that_are_no_text_is_whole() -> None:
+    tokenizer = byte_tokenizer()
+    first, second = tokenizer.encode("é").ids
+    for count in range(12):
+        ids = [second] * count + [first, second, *tokenizer.encode("x").ids]
+        assert "".join(pieces(tokenizer.decode, ids, ["x"])) == "\ufffd" * count + "é"
+
+
 def test_special_tokens_have_no_text() -> None:
     tokenizer = byte_tokenizer()
     tokenizer.add_special_tokens(["<end>"])

@@ -8,6 +8,7 @@ from lucid.generation.stops import stop_strings
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # what bytes that are not (yet) a character decode to
 _LONGEST_CHARACTER = 8  # tokens; a character has at most 4 bytes, so more of them are no character
+_LONGEST_START = 3  # tokens of a character that is not complete
 
 
 class TextStream:
@@ -37,12 +38,15 @@ class TextStream:
         """The text that the next token completes; often empty, or the text of several tokens."""
         self._fresh.append(token)
         before, text = self._decode(self._before), self._decode(self._before + self._fresh)
-        if text.endswith(UNFINISHED) and len(self._fresh) < _LONGEST_CHARACTER:
-            return ""
+        rest: list[int] = []
+        if text.endswith(UNFINISHED):
+            if len(self._fresh) < _LONGEST_CHARACTER:
+                return ""
+            text, rest = self._without_start(text)
         piece = text[len(before) :]
         if piece:  # a special token, for one, has no text
-            self._before = self._fresh
-        self._fresh = []
+            self._before = self._fresh[: len(self._fresh) - len(rest)]
+        self._fresh = rest
         return self._until_stop(piece)
 
     def end(self) -> str:
@@ -52,6 +56,14 @@ class TextStream:
         piece = self._until_stop(text)
         rest, self._held = ("" if self.stopped else self._held), ""
         return piece + rest
+
+    def _without_start(self, text: str) -> tuple[str, list[int]]:
+        """The text of bytes that are no characters, without the last tokens, and these: they may begin a character."""
+        for end in range(len(self._fresh) - _LONGEST_START, 0, -1):
+            earlier = self._decode(self._before + self._fresh[:end])
+            if earlier + self._decode(self._fresh[end:]) == text:  # no character is cut in two
+                return earlier, self._fresh[end:]
+        return text, []
 
     def _until_stop(self, piece: str) -> str:
         """The text up to the first stop string, without an end that may become one."""
