@@ -200,6 +200,11 @@ def test_a_frequency_penalty_counts_new_tokens_and_a_presence_penalty_does_not()
     assert after(np.zeros(4), ids, 2, presence_penalty=-1.0, frequency_penalty=0.25) == [0, 0.5, 0.75, 0]
 
 
+def test_penalties_beyond_all_numbers_are_infinite() -> None:
+    assert after([1e10, -1e10, 3.0], [0, 1], repetition_penalty=1e300) == [1e10 / 1e300, -INF, 3]
+    assert after([1.0, 2.0, 3.0], [0, 1, 1, 1], start=0, frequency_penalty=1e308) == [-1e308, -INF, 3]
+
+
 def test_no_ngram_comes_twice() -> None:
     ids = [1, 2, 3, 1, 2]
     assert kept(np.array(after(np.zeros(5), ids, no_repeat_ngram_size=3))) == [0, 1, 2, 4]

@@ -92,8 +92,15 @@ class Task(Protocol):
 def results_by_row(columns: Mapping[str, Results]) -> list[dict[str, Any] | RowError]:
     """The results of the rows of a batch, each by column; an error for a row with NaN or infinity."""
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    wrong = "the model makes NaN or infinity of it"
-    return [row if all(map(_is_finite, row.values())) else RowError(wrong) for row in rows]
+    broken = [[name for name, result in row.items() if not _is_finite(result)] for row in rows]
+    return [_not_finite(names) if names else row for row, names in zip(rows, broken, strict=True)]
+
+
+def _not_finite(names: Sequence[str]) -> RowError:
+    return RowError(
+        f"the model makes NaN or infinity of it in {' and '.join(names)}; leave it out, or check the weights, and the "
+        "element type, which may have overflowed"
+    )
 
 
 def _is_finite(result: Any) -> bool:

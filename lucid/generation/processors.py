@@ -62,14 +62,16 @@ def repetition_penalised(logits: Logits, ids: Ids, start: int, penalty: float) -
     """Divide the positive logits of tokens that are in the prompt or new by the penalty, multiply the negative ones."""
     seen = np.unique(ids[ids < logits.size])
     logits = logits.copy()
-    logits[seen] = np.where(logits[seen] < 0, logits[seen] * penalty, logits[seen] / penalty)
+    with np.errstate(over="ignore"):  # of a penalty whose product no number holds
+        logits[seen] = np.where(logits[seen] < 0, logits[seen] * penalty, logits[seen] / penalty)
     return logits
 
 
 def penalised(logits: Logits, ids: Ids, start: int, frequency: float, presence: float) -> Logits:
     """Subtract `frequency` for each time that a token is among the new ones, and `presence` once (OpenAI's)."""
     count = np.bincount(ids[start:], minlength=logits.size)
-    return np.asarray(logits - frequency * count - presence * (count > 0))
+    with np.errstate(over="ignore"):
+        return np.asarray(logits - frequency * count - presence * (count > 0))
 
 
 def without_repeated_ngrams(logits: Logits, ids: Ids, start: int, size: int) -> Logits:

@@ -163,4 +163,5 @@ def _first(body: Fields, names: tuple[str, ...], usual: int) -> int:
 
 def _token(name: str) -> int:
     """The id of a token that is the name of a field, as JSON has them; -1, which no token has, for another name."""
-    return int(name) if name.isascii() and name.isdigit() and len(name) < _DIGITS else -1
+    number = int(name) if name.isascii() and name.isdigit() and len(name) < _DIGITS else -1
+    return number if str(number) == name else -1  # 04 would be the name of a token that has another one

@@ -137,7 +137,8 @@ def _unserved(name: str, value: Fields, known: Mapping[str, Schema], prefix: str
         remedy = f"; put it into {prefix}{inner}"
     else:
         short = name[:_LONGEST_NAME]
-        remedy = did_you_mean(short, [one for one in near(short, known) if one not in value]) or "; leave it out"
+        likely = [one for one in near(short, known) if one not in value and known[one] is not EMPTY]
+        remedy = did_you_mean(short, likely) or "; leave it out"
     return RequestError(f"{prefix}{name} is not served{remedy}", prefix + name)
 
 

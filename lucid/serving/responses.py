@@ -32,6 +32,8 @@ class RequestError(Exception):
         self.message, self.field, self.status = message, field, int(status)
 
 
+UNPROCESSABLE = 422
+"""The status where the model makes NaN of a valid request: it would again, while clients try again after a 500."""
 _LATER = HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS
 
 

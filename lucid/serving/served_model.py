@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from http import HTTPStatus
 from typing import Any
 
 from lucid.batch.folder import ExportedFolder, exported_folder
@@ -20,7 +19,7 @@ from lucid.runtime.model_file import check_model_file
 from lucid.runtime.requirements import table_rows
 from lucid.serving.batcher import Batcher
 from lucid.serving.guard import Limits, Metrics
-from lucid.serving.responses import RequestError
+from lucid.serving.responses import UNPROCESSABLE, RequestError
 
 MOST_ANSWERS = 16
 IMAGE = "image"
@@ -109,7 +108,7 @@ class ServedModel:
         rows = await self._batcher.results(ready)
         for place, row in enumerate(rows):
             if isinstance(row, RowError):
-                raise RequestError(f"{field}[{place}]: {row}", field, HTTPStatus.INTERNAL_SERVER_ERROR)
+                raise RequestError(f"{field}[{place}]: {row}", field, UNPROCESSABLE)
         return rows, tokens
 
     def count_answers(self) -> None:

@@ -98,9 +98,15 @@ OPTIONS: dict[str, Schema] = {
 }
 """The options that a request may have."""
 _TOLD: dict[str, Schema] = dict.fromkeys(
-    ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"), ANY
+    (
+        *("user", "metadata", "store", "service_tier", "safety_identifier"),
+        *("prompt_cache_key", "prompt_cache_retention"),
+    ),
+    ANY,
 )
 """Fields that describe the client or change no answer."""
+_OPENAIS = dict.fromkeys(("reasoning_effort", "verbosity", "web_search_options"), EMPTY)
+"""Fields of OpenAI's API that are not served and are no misspelled ones."""
 _PART = fields("type text", EMPTY, type=one_of("text"), text=TEXT)
 _CALL = fields(
     "function",
@@ -136,6 +142,7 @@ CHAT = fields(
     parallel_tool_calls=FLAG,
     **OPTIONS,
     **_TOLD,
+    **_OPENAIS,
 )
 COMPLETION = fields(
     "model prompt",
@@ -152,6 +159,7 @@ COMPLETION = fields(
     best_of=one_of(1),
     **OPTIONS,
     **_TOLD,
+    **_OPENAIS,
 )
 
 

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from lucid.generation import EngineFull, LogitsError, TokenLogprob
 from lucid.generation.chat.language_model import Answer
 from lucid.serving.answer_options import RequestOptions
-from lucid.serving.responses import JsonAnswer, RequestError, json_bytes, openai_error, while_wanted
+from lucid.serving.responses import UNPROCESSABLE, JsonAnswer, RequestError, json_bytes, openai_error, while_wanted
 from lucid.serving.served_model import ServedModel
 
 
@@ -115,7 +115,7 @@ class Writing:
                 raise RequestError("other answers took too long; try again later", status=503)
         except ValueError as error:  # an option that does not fit the model, or a constraint that is too complex
             of_model = isinstance(error, LogitsError) and error.option is None
-            status = HTTPStatus.INTERNAL_SERVER_ERROR if of_model else HTTPStatus.BAD_REQUEST
+            status = UNPROCESSABLE if of_model else HTTPStatus.BAD_REQUEST
             raise RequestError(str(error), status=status) from error
         finally:
             self.close()

@@ -107,11 +107,13 @@ def test_a_bad_row_says_why_and_the_others_are_computed(sentences, value, reason
 def test_a_row_of_which_the_model_makes_nan_says_so_and_the_others_are_computed(tmp_path):
     folder = with_nan(tmp_path, "sentences/cls")
     columns = batch.Predictor(folder)({"text": ["a", "q", "b", "aq"]})
-    reason = "the model makes NaN or infinity of it"
+    advice = "leave it out, or check the weights, and the element type, which may have overflowed"
+    reason = f"the model makes NaN or infinity of it in embedding; {advice}"
     assert columns["error"].tolist() == [None, reason, None, reason]
     assert np.isnan(columns["embedding"]).all(axis=1).tolist() == [False, True, False, True]
     (tmp_path / "labels").mkdir()
     columns = batch.Predictor(with_nan(tmp_path / "labels", "tasks/bert_text_classification"))({"text": ["a", "q"]})
+    reason = f"the model makes NaN or infinity of it in score; {advice}"
     assert columns["error"].tolist() == [None, reason] and columns["label"][1] is None
     assert np.isnan(columns["score"]).tolist() == [False, True]
 

@@ -341,6 +341,7 @@ def calling(*texts: str) -> list[dict]:
         (TEXT, {"logit_bias": {"a": 1}}, "logit_bias is "),
         (TEXT, {"logit_bias": {"4": 101}}, "logit_bias.4 is 101, expected -100 to 100"),
         (TEXT, {"logit_bias": {"400": 1}}, "expected ids of tokens below 40"),
+        (TEXT, {"logit_bias": {"4": 1, "04": 2}}, "expected ids of tokens below 40"),
         (CHAT, {"top_logprobs": 2}, 'top_logprobs is 2, but "logprobs" is not true'),
         (CHAT, {"logprobs": True, "top_logprobs": 21}, "top_logprobs is 21, expected 0 to 20"),
         (

@@ -127,6 +127,8 @@ def test_an_answer_is_taken_as_a_message_and_names_go_to_the_template(server):
         ({"max_completion_tokens": 0}, "max_completion_tokens is 0, expected 1 or more"),
         ({"temperature": 1, "top_k": 0}, "top_k is 0, expected 1 or more"),
         ({"max_token": 5}, "max_token is not served; leave it out"),
+        ({"reasoning_effort": "high"}, "reasoning_effort is not served; leave it out"),
+        ({"reasoning_efort": "high"}, "reasoning_efort is not served; leave it out"),
         (
             {"temperature": float("nan")},
             "the body is not valid JSON: temperature is NaN, which JSON does not have; where NaN is served, it is the "
@@ -348,14 +350,14 @@ def test_a_folder_that_is_replaced_while_it_is_served_changes_no_answer(tmp_path
         assert server.ask("POST", CHAT, ASKED).json["choices"] != before
 
 
-def test_logits_that_give_no_token_are_the_fault_of_the_model(folder, monkeypatch):
+def test_a_request_of_which_the_model_makes_nan_is_not_tried_again(folder, monkeypatch):
     def broken(self, ids, logits):
         raise lucid.generation.LogitsError("generate: the model gave NaN")
 
     with served(folder) as server:
         monkeypatch.setattr("lucid.generation.choice.Chooser.choose", broken)
         reply = server.ask("POST", CHAT, ASKED)
-        assert (reply.status, reply.message) == (500, "generate: the model gave NaN")
+        assert (reply.status, reply.message) == (422, "generate: the model gave NaN")
 
 
 def test_an_answer_ends_when_its_time_is_over(folder):
