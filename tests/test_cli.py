@@ -226,7 +226,7 @@ def test_verify_takes_the_inputs_of_a_model_that_describes_none_from_its_file(tm
     assert "equal the model's" in weights
     assert in_process(["verify", "own.py:Bag", "bag.onnx"], monkeypatch) == 1, "the file is scaled"
     assert in_process(["verify", "nn.ReLU", "bag.onnx"], monkeypatch) == 2
-    assert "ids, weights: the model takes x" in capsys.readouterr().err
+    assert "lucid: bag.onnx has the inputs ids, weights: the model takes x" in capsys.readouterr().err
 
 
 def test_verify_names_the_first_difference(mha, tmp_path, shown):

@@ -342,14 +342,17 @@ def test_real_scales(scale: complex) -> None:
     ("message", "options"),
     [
         ("scale is 1j, expected a real number", {"scale": 1j}),
+        ("scale is nan, expected a finite number", {"scale": np.nan}),
+        ("scale is 'a', expected a number", {"scale": "a"}),
+        (r"scale is \[1\.0\], expected a number", {"scale": [1.0]}),
         ("dropout_p is 2", {"dropout_p": 2}),
     ],
 )
 def test_bad_options_of_scaled_dot_product_attention(message: str, options: dict[str, Any]) -> None:
     q = lucid.randn(2, H, 5, 8)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         F.scaled_dot_product_attention(q, q, q, **options)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         nn.ScaledDotProductAttention(**options)
 
 

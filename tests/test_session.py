@@ -279,6 +279,8 @@ def test_a_provider_that_does_not_exist_is_an_error() -> None:
         ProviderError, match="provider 'cud' does not exist; available here: cpu.*; did you mean cuda.$"
     ):
         Session(to_onnx(nn.Linear(2, 2)), "cud")
+    with pytest.raises(ProviderError, match="provider 'GPU' does not exist; .*; did you mean cuda.$"):
+        Session(to_onnx(nn.Linear(2, 2)), "GPU")
     with pytest.raises(ProviderError, match="provider 'tpu' does not exist; available here: cpu"):
         Session(to_onnx(nn.Linear(2, 2)), "tpu")
 

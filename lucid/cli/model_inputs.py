@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,13 +156,9 @@ def part(model: Model, options: ExportedModelOptions) -> ModelPart:
 def arguments(model: Model, options: InputOptions) -> dict[str, Any]:
     """The `kwargs` of `lucid.trace` from `--input` and `--call`, checked against the model's arguments."""
     specs, plain = inputs(options.inputs), settings("--call", options.call)
-    signature = inspect.signature(model.forward if isinstance(model, Module) else model)
-    parameters = signature.parameters
-    kinds = {parameter.kind for parameter in parameters.values()}
-    for option, names in (("--input", specs), ("--call", plain)):
-        unknown = [name for name in names if name not in parameters]
-        if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
-            raise usage(f"{option} {', '.join(unknown)}: the model takes {', '.join(parameters) or 'no arguments'}")
+    check_arguments(model, "--input", specs)
+    check_arguments(model, "--call", plain)
+    parameters = _parameters(model)
     both = sorted(specs.keys() & plain.keys())
     if both:
         raise usage(f"{', '.join(both)} is given both by --input and by --call; use one of them")
@@ -179,6 +175,18 @@ def arguments(model: Model, options: InputOptions) -> dict[str, Any]:
         example = " ".join(f"--input {name}:float32:N,..." for name in missing)
         raise usage(f"the model does not know its inputs: describe them, as in {example}; token ids are int64")
     return {**specs, **plain}
+
+
+def check_arguments(model: Model, source: str, names: Collection[str]) -> None:
+    """Refuse names that the model's `forward`, or the function, does not take; `source` says where they are from."""
+    parameters = _parameters(model)
+    unknown = [name for name in names if name not in parameters]
+    if unknown and all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
+        raise usage(f"{source} {', '.join(unknown)}: the model takes {', '.join(parameters) or 'no arguments'}")
+
+
+def _parameters(model: Model) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(model.forward if isinstance(model, Module) else model).parameters
 
 
 def _of_tokenizer(model: Model, options: InputOptions) -> Mapping[str, TensorType]:

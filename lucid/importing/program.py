@@ -149,7 +149,10 @@ def _put(values: list[Any], places: Any, value: Any, specs: Any, path: str) -> N
         parts, items = _by_key(places), _by_key(value)
         if items.keys() != parts.keys():
             shown, expected = (", ".join(map(str, each)) or "none" for each in (items, parts))
-            raise ValueError(f"input {path} is a {type_name(value)} with the parts {shown}, expected {expected}")
+            raise ValueError(
+                f"input {path} is a {type_name(value)} with the parts {shown}, expected {expected}, as in the example "
+                "of from_torch; give these, or import the module once more with an example that has the others"
+            )
         for key, place in parts.items():
             _put(values, place, items[key], specs and specs[key], f"{path}.{key}")
 

@@ -7,8 +7,11 @@ import math
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from lucid import ops
 from lucid.core.graph.types import broadcast, same_shape, show_shape
+from lucid.core.number_ranges import FINITE, check
 from lucid.core.sizes.dims import Size, product, same
 from lucid.nn._checks import check_probability
 from lucid.nn.parameters import Parameter
@@ -178,7 +181,7 @@ def real_scale(where: str, scale: complex | Tensor | None) -> float | None:
     """A scale as a real number.
 
     Raises:
-        TypeError: for a parameter or a traced tensor: a scale is a constant of the graph.
+        TypeError: for a parameter or a traced tensor, as a scale is a constant of the graph, and for no number.
         ValueError: for NaN or infinity, or a complex number whose imaginary part is not zero.
     """
     if scale is None:
@@ -191,10 +194,11 @@ def real_scale(where: str, scale: complex | Tensor | None) -> float | None:
                 "or computed multiplies the query: query * scale, scale=1.0"
             )
         scale = scale.item()
+    if not isinstance(scale, (complex, np.complexfloating)):
+        check(f"{where}: scale", scale, FINITE)
+        return float(scale)
     if not cmath.isfinite(scale):
         raise ValueError(f"{where}: scale is {scale}, expected a finite number")
-    if not isinstance(scale, complex):
-        return float(scale)
     if scale.imag != 0:
         raise ValueError(f"{where}: scale is {scale}, expected a real number (a zero imaginary part is accepted)")
     return scale.real

@@ -63,6 +63,8 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail  # noqa: E402
 _SUFFIX = "ExecutionProvider"
 REMOTE = "AzureExecutionProvider"  # calls a web service; computes nothing on this machine
 
+_MEANT = {"gpu": "cuda", "nvidia": "cuda"}  # words that no provider has as its name
+
 
 def full_name(provider: str) -> str:
     """onnxruntime's name of a provider: "cpu" is "CPUExecutionProvider".
@@ -75,7 +77,7 @@ def full_name(provider: str) -> str:
     name = by_short.get(provider.lower(), provider)
     if name not in known:
         shown = ", ".join(short_name(name) for name in available() if name != REMOTE)
-        similar = did_you_mean(provider, by_short)
+        similar = did_you_mean(_MEANT.get(provider.lower(), provider), by_short)
         raise UnknownProviderError(f"provider {provider!r} does not exist; available here: {shown}{similar}")
     return str(name)
 

@@ -351,7 +351,7 @@ def test_inputs_of_other_parts_are_refused(pair: Any, shown: str) -> None:
             return pair[0] + pair[1]
 
     imported = lucid.from_torch(Sum().eval(), [X, X])
-    with pytest.raises(ValueError, match=f"input pair is a {shown}.*, expected 0, 1"):
+    with pytest.raises(ValueError, match=f"input pair is a {shown}.*, expected 0, 1, as in .*; give these, or import"):
         imported(pair)
 
 

@@ -43,6 +43,7 @@ from lucid.layouts.writing import replacing
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
+from lucid.nn.quantized import QuantizedWeight
 from lucid.nn.weights.layer_weights import parameter_count
 from lucid.runtime.model_file import external_files
 from lucid.testing import ParityReport
@@ -69,6 +70,7 @@ def _export_file(options: Export) -> int:
     terminal.check_apart(output, options.json)
     check_folder(output)
     model, original = load_quantized(options)
+    _check_level(options, model)
     chosen = part(model, options)
     if options.with_preprocessor:
         chosen = of_images(options, chosen, model)
@@ -213,6 +215,7 @@ def _export_folder(options: Export, layout: str) -> int:
     models = [model for model, _, _ in precisions if isinstance(model, Module)]
     if len(models) < len(precisions):
         raise usage(f"--for {layout}: SOURCE {options.source!r} is a function, expected a Module")
+    _check_level(options, *models)
     model, original = models[0], next((source for _, source, _ in precisions if source is not None), None)
     written = write_folder(
         model,
@@ -235,6 +238,16 @@ def _export_folder(options: Export, layout: str) -> int:
         _print_folder(terminal.console(), options, output, written, model, original)
     reports = [report for one in written for report in (one.parity, one.original) if report is not None]
     return OK if all(report.passed for report in reports) else FAILED
+
+
+def _check_level(options: Export, *models: Model) -> None:
+    """Refuse --accuracy-level for modules none of whose weights are quantized, by --bits or in the checkpoint."""
+    modules = [each for model in models if isinstance(model, Module) for each in model.modules()]
+    if options.accuracy_level is not None and modules and not any(isinstance(one, QuantizedWeight) for one in modules):
+        raise usage(
+            "--accuracy-level: for products whose weights alone are quantized, of which the model has none; give "
+            "--bits 4, or leave it out"
+        )
 
 
 _OF_FOLDERS = {"output", "target", "cache", "capacity", "dtype", "accuracy_level"}

@@ -11,7 +11,7 @@ import onnx
 
 from lucid.cli import terminal
 from lucid.cli.errors import FAILED, OK, usage
-from lucid.cli.model_inputs import check_known, model_files, part, target_of
+from lucid.cli.model_inputs import check_arguments, check_known, model_files, part, target_of
 from lucid.cli.model_inputs import sizes as read_sizes
 from lucid.cli.options.commands import Verify
 from lucid.cli.options.groups import FileOptions, ToleranceOptions, values_of
@@ -116,7 +116,7 @@ def _verify(
     options: Verify, model: Model, file: Path, proto: onnx.ModelProto, runs: Sequence[Mapping[str, int]]
 ) -> tuple[ModelPart, ParityReport, Divergence | None]:
     """The model that a file was compared with, the report, and the first node that differs."""
-    options = _with_inputs_of(proto, options, model)
+    options = _with_inputs_of(file, proto, options, model)
     customized = bool(
         options.inputs or options.call or options.part or options.cache or options.capacity or options.outputs
     )
@@ -152,11 +152,12 @@ def _verify(
     return compared, report, None
 
 
-def _with_inputs_of(file: onnx.ModelProto, options: Verify, model: Model) -> Verify:
+def _with_inputs_of(path: Path, file: onnx.ModelProto, options: Verify, model: Model) -> Verify:
     """The options with the inputs of a file as `--input`, where none is given and the model does not know its own."""
     if options.inputs or known_inputs(model) or takes_images(file) or takes_texts(file):
         return options
     inputs = real_inputs(file.graph)
+    check_arguments(model, f"{path} has the inputs", dict.fromkeys(value.name.split(".")[0] for value in inputs))
     sizes = _sizes(inputs, _limited(file))
     texts = [
         f"{value.name}:{element_name(value.type.tensor_type.elem_type)}:{','.join(map(str, sizes[value.name]))}"

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from lucid.core.graph.types import DType, float32
 from lucid.core.graph.values import Attributes
-from lucid.core.number_ranges import is_whole
+from lucid.core.number_ranges import FINITE, NOT_NEGATIVE, check, is_whole
 from lucid.core.sizes.dims import Size, same
 from lucid.ops.tensor.tensor import Tensor
 
@@ -24,6 +24,7 @@ class AttentionOptions:
     """The options of `ops.attention`.
 
     Raises:
+        TypeError: for a scale or a softcap that is no number.
         ValueError: for an option out of its range.
     """
 
@@ -51,11 +52,9 @@ class AttentionOptions:
                 raise ValueError(f"attention: {name} is {number!r}, expected a whole number of {least} or more{why}")
             object.__setattr__(self, name, int(number))
         if self.scale is not None:
-            if not math.isfinite(self.scale):
-                raise ValueError(f"attention: scale is {self.scale}, expected a finite number")
+            check("attention: scale", self.scale, FINITE)
             object.__setattr__(self, "scale", float(self.scale) + 0.0)  # ONNX has integers apart; -0.0 becomes 0.0
-        if not 0 <= self.softcap < math.inf:
-            raise ValueError(f"attention: softcap is {self.softcap}, expected a number of 0 or more (0: none)")
+        check("attention: softcap", self.softcap, NOT_NEGATIVE)
 
     @classmethod
     def from_attributes(cls, attributes: Attributes) -> Self:
