@@ -381,6 +381,16 @@ def test_a_fault_is_that_of_one_request_alone(kind: str) -> None:
     assert list(healthy) == alone(kind, asked[0], max_new_tokens=25)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_of_one_of_several_prompts_that_are_read_together_is_its_alone(kind: str) -> None:
+    engine, asked = build_engine(kind, 3), prompts(3, 4)
+    unknown = engine.submit([5, VOCABULARY + 1], max_new_tokens=4)
+    healthy = [engine.submit(prompt, max_new_tokens=4) for prompt in asked]
+    with pytest.raises((ValueError, IndexError), match="expected 0 to 39"):
+        list(unknown)
+    assert [list(one) for one in healthy] == [alone(kind, prompt, max_new_tokens=4) for prompt in asked]
+
+
 def test_nan_behind_a_first_token_fails_that_request_only() -> None:
     def broken(ids: Any, logits: Any) -> Any:
         return np.where(np.arange(VOCABULARY) == BROKEN, 100.0, logits) if ids.shape[1] == 4 else logits

@@ -17,7 +17,7 @@ from lucid.generation.encoder_output import Encoded
 from lucid.generation.logits import StepLogits
 from lucid.generation.prompts import Ids
 from lucid.runtime.ort_values import RowsOf, in_place, numpy_of, ort_value, placed
-from lucid.runtime.runs import BoundRun
+from lucid.runtime.runs import NOT_COMPUTED_BOUND, BoundRun, index_outside
 from lucid.runtime.session import Session
 from lucid.runtime.stepping import Carried, Stepping
 
@@ -94,7 +94,7 @@ class Buffers:
         if ids.shape[1] > 1:
             positions = np.add.outer(filled, np.arange(ids.shape[1]))
             bound = self._bound(start, self._arrays(ids, positions), "cpu")
-            bound.run()
+            _run(bound, ids)
             logits: StepLogits = numpy_of(bound.outputs()["logits"])
             return logits
         rows = start, len(ids)
@@ -103,7 +103,7 @@ class Buffers:
             single = self._single[rows] = self._one_token(*rows)
         single.ids[:] = ids[:, 0]
         single.positions[:] = filled
-        single.bound.run()
+        _run(single.bound, single.ids)
         return single.logits
 
     def enlarge(self, capacity: int, filled: Sequence[int]) -> None:
@@ -154,6 +154,16 @@ class Buffers:
         values = {"input_ids": ids, "position_ids": positions, "attention_mask": np.ones_like(ids)}
         types = {name: _type(self._session, name) for name in self._session.inputs if name in values}
         return {name: np.array(values[name], kind) for name, kind in types.items()}
+
+
+def _run(bound: BoundRun, ids: Ids) -> None:
+    """Run; raises ValueError for a token that the model does not have."""
+    try:
+        bound.run()
+    except NOT_COMPUTED_BOUND as error:
+        if unfit := index_outside(error, {"input_ids": ids}):
+            raise ValueError(f"Session: {unfit}") from error
+        raise
 
 
 def _type_of_output(session: Session) -> np.dtype[Any]:

@@ -411,6 +411,10 @@ class Engine:
         """Read tokens of requests, of which the last ones may be drafted; then choose those that follow."""
         numbers = [slot.number for slot, _ in pairs]
         logits = self._tried(pairs, self._memory.read, numbers, parts, 1 + drafted)
+        if logits is None and len(pairs) > 1:  # the fault may be that of one
+            for pair, part in zip(pairs, parts, strict=True):
+                self._advance([pair], [part], drafted)
+            return
         for pair, part, rows in () if logits is None else zip(pairs, parts, logits, strict=True):
             slot, request = pair
             slot.filled += len(part) - drafted
@@ -433,7 +437,7 @@ class Engine:
             self.end(request, reason)
 
     def _tried(self, pairs: Sequence[_Pair], compute: Callable[..., R], *arguments: Any) -> R | None:
-        """Compute for these requests alone: an error, perhaps of a user's function, ends only them, and gives None.
+        """Compute for these requests; an error, perhaps of a user's function, ends one that is alone, and gives None.
 
         A run that another thread cancels is no fault: a later step repeats it.
         """
@@ -442,8 +446,8 @@ class Engine:
         except Exception as error:
             if isinstance(error, RunCancelled):
                 raise
-            for slot, request in pairs:
-                self._fail(slot, request, error)
+            if len(pairs) == 1:
+                self._fail(*pairs[0], error)
             return None
 
     def _fail(self, slot: _Slot, request: Completion, error: Exception) -> None:
