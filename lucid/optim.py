@@ -24,7 +24,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from lucid.core.graph.types import TensorType, float32, promote, show_shape
-from lucid.core.number_ranges import NOT_NEGATIVE, POSITIVE, POSITIVE_OR_INFINITE, Range, at_least, check, check_all
+from lucid.core.number_ranges import NOT_NEGATIVE, POSITIVE, POSITIVE_OR_INFINITE, Range, check, check_all
 from lucid.core.sizes.dims import Shape
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import package_names
@@ -95,9 +95,10 @@ def cosine(peak: float, steps: int, *, warmup: int = 0, end: float = 0.0) -> Sch
 
 def _warmed(peak: float, warmup: int, after: Callable[[Tensor], Tensor], steps: int | None = None) -> Schedule:
     check("schedule: the learning rate", peak, NOT_NEGATIVE)
-    check("schedule: warmup", warmup, at_least(0))
+    check("schedule: warmup", warmup, Range("a whole number of 0 or more", lambda n: n >= 0 and n % 1 == 0))
     if steps is not None:
-        check("schedule: steps", steps, Range(f"more than the warm-up of {warmup}", lambda n: n > warmup, whole=True))
+        above = Range(f"a whole number above the warm-up of {warmup}", lambda n: n > warmup and n % 1 == 0)
+        check("schedule: steps", steps, above)
 
     def rate(step: TensorLike) -> Tensor:
         number = _number(step)

@@ -202,6 +202,14 @@ PAIRS = {
         scattering.embedding_bag(of(X[0]), of(np.int64([5, 0, 5])), of(np.int64([0, 2, 2])), mode=1)[0],
         np.stack([(X[0, 5] + X[0, 0]) / 2, 0 * X[0, 0], X[0, 5]]),
     ),
+    "a bag next to a row of infinities": (
+        scattering.embedding_bag(of(np.float32([[1], [np.inf]])), of(np.int64([0, 1])), of(np.int64([0, 1])))[0],
+        np.float32([[1], [np.inf]]),
+    ),
+    "erfc": (
+        elements.erfc(of(np.float32([-2, 0.1, 3, 9]))) / np.float32([1, 1, 1e-5, 1e-37]),
+        np.float32([1.9953223, 0.8875371, 2.2090497, 4.1370317]),
+    ),
     "the last offset ends a bag": (
         scattering.embedding_bag(of(X[0]), of(np.int64([1, 2, 3])), of(np.int64([0, 2])), mode=2, include_last=True)[0],
         X[0, 1:3].max(0, keepdims=True),

@@ -153,6 +153,14 @@ def test_schedules_are_functions_of_a_step() -> None:
     assert float(optim.constant(0.3)(lucid.tensor(7))) == pytest.approx(0.3)
 
 
+def test_steps_may_be_whole_numbers_written_as_floats() -> None:
+    for schedule in (optim.linear, optim.cosine):
+        rate, expected = schedule(1e-3, 1e4, warmup=1e2), schedule(1e-3, 10_000, warmup=100)  # type: ignore[arg-type]
+        assert [float(rate(lucid.tensor(n))) for n in (50, 5000)] == [
+            float(expected(lucid.tensor(n))) for n in (50, 5000)
+        ]
+
+
 def test_a_schedule_may_be_any_function() -> None:
     optimizer = optim.SGD(lambda step: 0.1 * 0.5**step)
     after, _ = optimizer.update({"w": np.ones(1, np.float32)}, {}, {"w": np.zeros(1, np.float32)}, 2)
@@ -237,11 +245,17 @@ WEIGHT = {"head.weight": np.zeros((2, 3), np.float32)}
         (lambda: optim.Adafactor(eps=1e-3), TypeError, "Adafactor: eps is 0.001, expected two numbers"),  # type: ignore[arg-type]
         (lambda: optim.SGD("fast"), TypeError, "SGD: learning_rate is 'fast', expected a number"),
         (lambda: optim.SGD(0.1, weight_decay=None), TypeError, "SGD: weight_decay is None, expected a number"),  # type: ignore[arg-type]
-        (lambda: optim.linear(0.1, 100, warmup=0.1), TypeError, "schedule: warmup is 0.1, expected a whole number"),  # type: ignore[arg-type]
+        (lambda: optim.linear(0.1, 100, warmup=0.1), ValueError, "schedule: warmup is 0.1, expected a whole number"),  # type: ignore[arg-type]
+        (lambda: optim.cosine(0.1, 99.5), ValueError, "steps is 99.5, expected a whole number above the warm-up of 0"),  # type: ignore[arg-type]
+        (lambda: optim.cosine(0.1, "9"), TypeError, "schedule: steps is '9', expected a number"),  # type: ignore[arg-type]
         (lambda: optim.constant(-1), ValueError, "schedule: the learning rate is -1, expected a number of 0 or more"),
         (lambda: optim.cosine(0.1, 9, end=-1), ValueError, "schedule: end is -1, expected a number of 0 or more"),
         (lambda: optim.clip_by_global_norm(WEIGHT, -1), ValueError, "limit is -1, expected a number above 0"),
-        (lambda: optim.linear(0.1, 5, warmup=5), ValueError, "steps is 5, expected more than the warm-up of 5"),
+        (
+            lambda: optim.linear(0.1, 5, warmup=5),
+            ValueError,
+            "steps is 5, expected a whole number above the warm-up of 5",
+        ),
         (
             lambda: optim.SGD(0.1, frozen="head.wieght").init(WEIGHT),
             ValueError,

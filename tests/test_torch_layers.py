@@ -75,6 +75,10 @@ def test_initial_values_have_their_deviations() -> None:
     assert 0.9 * (3 / 80) ** 0.5 < abs(uniform).max() <= (3 / 80) ** 0.5
     cut = nn.init.trunc_normal_(weight, std=2.0, a=-1.0, b=3.0).numpy()
     assert (cut.min() >= -1, cut.max() <= 3, cut.max() > 2.5) == (True, True, True)
+    within = nn.init.trunc_normal_(weight, std=2.0, a=0.5, b=2.0).numpy()
+    assert (within.min() >= 0.5, within.max() <= 2.0) == (True, True)
+    assert within.mean() == pytest.approx(1.1926, abs=0.03) and within.std() == pytest.approx(0.4264, abs=0.02)
+    assert nn.init.trunc_normal_(weight, a=0.5, b=0.5 + 1e-7).numpy().min() == 0.5  # normal numbers would never be
     rows = nn.init.orthogonal_(weight, gain=2.0).numpy().reshape(40, 60)
     np.testing.assert_allclose(rows @ rows.T, 4 * np.eye(40), atol=1e-5)
     np.testing.assert_array_equal(nn.init.eye_(nn.Parameter(lucid.ones(2, 3))).numpy(), np.eye(2, 3))

@@ -237,3 +237,22 @@ def test_an_array_that_does_not_fit_is_an_error(
 ) -> None:
     with pytest.raises(error, match=message):
         bind_sizes(["a", "b"], [lucid.spec("N"), lucid.spec("N", 4)], [zeros(2), array])
+
+
+def test_whole_numbers_in_functions_of_real_numbers_do_not_wrap() -> None:
+    small, number = lucid.tensor([1, 200], dtype="uint8"), lucid.tensor(300)
+    reals = np.array([1, 200], np.float32)
+    for name, expected in {
+        "atan2": np.arctan2(reals, 300),
+        "hypot": np.hypot(reals, 300),
+        "logaddexp": np.logaddexp(reals, 300),
+        "xlogy": reals * np.log(300),
+        "div": reals / 300,
+    }.items():
+        result = getattr(lucid, name)(small, number)
+        assert result.dtype is lucid.float32, name
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6, err_msg=name)
+    assert lucid.logical_and(small, lucid.tensor(256)).numpy().all()
+    close = lucid.isclose(lucid.tensor([2**24 + 1, 2**62, 1]), lucid.tensor([2**24, 2**62 + 1, 1]), rtol=0.0, atol=0.0)
+    assert close.numpy().tolist() == [False, False, True]
+    assert lucid.isclose(small, lucid.tensor([2, 199], dtype="uint8"), atol=1.0).numpy().all()

@@ -428,7 +428,7 @@ class _Run:
         """The step of the evaluation with the lowest loss; None if its weights are not kept."""
         if not self._options.early_stopping_patience or not history:
             return None
-        return int(min(history, key=lambda entry: entry["eval_loss"])["step"])
+        return lowest(history)
 
     def _exhausted(self, history: History) -> bool:
         best, patience = self._best(history), self._options.early_stopping_patience
@@ -475,6 +475,13 @@ class _Run:
         needs_modules = self._options.task == SENTENCES and type_in(folder) not in TYPES  # tables have their mean
         if needs_modules and read_modules(self._start) is None:
             write_modules(model.config.sentence_layers, model.config.hidden_size, folder)
+
+
+def lowest(history: History) -> int:
+    """The step of the evaluation with the lowest loss, the first one of equal ones; NaN is above all numbers."""
+    losses = [entry["eval_loss"] for entry in history]
+    best = min(range(len(losses)), key=lambda i: (math.isnan(losses[i]), losses[i]))
+    return int(history[best]["step"])
 
 
 def adapter_targets(model: Module, head: Set[str], names: Sequence[str] = ()) -> list[str]:

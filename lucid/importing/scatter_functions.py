@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from lucid import ops
-from lucid.core.graph.types import int64
 from lucid.importing import functions as f
+from lucid.nn import functional as F
 from lucid.ops.tensor.tensor import Tensor
 
 
@@ -56,21 +55,19 @@ def embedding_bag(
     """Sums (0), means (1) or maxima (2) of rows of a table in bags, which begin at offsets; the bag of each index, the
     numbers of rows, and the places of maxima, which are not computed.
     """
-    bags = offsets.shape[0] - int(include_last)
-    starts = offsets[:bags].astype(int64)
-    place = ops.arange(indices.shape[0])
-    bag = (starts <= place.unsqueeze(1)).sum(1) - 1
-    inside = bag == ops.arange(bags).unsqueeze(1)
-    inside = inside & (indices != padding)
+    result = F.embedding_bag(
+        indices,
+        weight,
+        offsets,
+        mode=("sum", "mean", "max")[mode],
+        per_sample_weights=factors,
+        include_last_offset=include_last,
+        padding_idx=None if padding < 0 else padding,
+    )
+    bags, place = offsets.shape[0] - int(include_last), ops.arange(indices.shape[0])
+    bag = (offsets[:bags] <= place.unsqueeze(1)).sum(1) - 1
+    inside = (bag == ops.arange(bags).unsqueeze(1)) & (indices != padding)
     if include_last:  # the last offset ends the last bag
         inside = inside & (place < offsets[bags])
     counts = inside.sum(1)
-    rows = weight[indices]
-    if mode == 2:
-        rows = ops.where(inside.unsqueeze(2), rows, -math.inf)
-        result = ops.where(counts.unsqueeze(1) == 0, 0, rows.amax(1)).astype(weight.dtype)
-    else:
-        rows = rows if factors is None else rows * factors.unsqueeze(1)
-        result = inside.astype(weight.dtype) @ rows
-        result = result / ops.maximum(counts, 1).unsqueeze(1).astype(weight.dtype) if mode else result
     return result, bag, counts, counts

@@ -107,7 +107,7 @@ _ROWS: dict[str, Function] = {
     "aten.sign.default": elements.sign,
     "aten.expm1.default": elementwise.expm1,
     "aten.log1p.default": elementwise.log1p,
-    "aten.erfc.default": lambda x: 1 - ops.erf(x),
+    "aten.erfc.default": elements.erfc,
     "aten.ldexp.Tensor": lambda x, y: x * 2.0**y,
     "aten.dist.default": lambda x, y, p=2: f.vector_norm(x - y, p),
     "aten.round.decimals": elements.round_decimals,

@@ -224,10 +224,20 @@ def trunc_normal_(
     if not a < b or not a - 2 * std <= mean <= b + 2 * std:
         raise ValueError(f"trunc_normal_: got the bounds {a} and {b} of a mean {mean} and a deviation {std}")
 
+    def drawn(count: int) -> Array:
+        """Normal numbers; if the bounds are narrow, numbers between them, and NaN for those to draw again."""
+        if b - a >= std:  # many normal numbers are within the bounds
+            return generator("nn.init").normal(mean, std, count)
+        numbers = generator("nn.init").uniform(a, b, count)
+        nearest = min(max(mean, a), b)
+        kept = np.exp(((nearest - mean) ** 2 - (numbers - mean) ** 2) / (2 * std**2))  # the densest is always kept
+        return np.where(generator("nn.init").random(count) < kept, numbers, math.nan)
+
     def draw(shape: tuple[int, ...]) -> object:
-        numbers = np.asarray(generator("nn.init").normal(mean, std, shape))
-        while (outside := (numbers < a) | (numbers > b)).any():
-            numbers[outside] = generator("nn.init").normal(mean, std, int(outside.sum()))
+        numbers, missing = np.empty(shape), np.ones(shape, bool)
+        while missing.any():
+            numbers[missing] = drawn(int(missing.sum()))
+            missing = ~((numbers >= a) & (numbers <= b))
         return numbers
 
     return _fill(parameter, draw)

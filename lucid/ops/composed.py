@@ -50,10 +50,18 @@ def log10(x: Tensor) -> Tensor:
     return log(x) * (1 / math.log(10))
 
 
+def _real_pair(name: str, x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]:
+    """Both in the type in which they are combined; float32 for whole numbers."""
+    left, right = as_tensor(name, x), as_tensor(name, y)
+    common = common_dtype([left.spec, right.spec])
+    real = common if common.kind == "float" else float32
+    return left.astype(real), right.astype(real)
+
+
 @function
-def logaddexp(x: Tensor, other: TensorLike) -> Tensor:
-    """log(exp(x) + exp(other)), which does not overflow."""
-    y = as_tensor("logaddexp", other)
+def logaddexp(x: TensorLike, other: TensorLike) -> Tensor:
+    """log(exp(x) + exp(other)), which does not overflow; in float32 for whole numbers."""
+    x, y = _real_pair("logaddexp", x, other)
     first = x >= y
     larger, smaller = where(first, x, y), where(first, y, x)
     return where(isinf(smaller), larger, larger + log1p(exp(smaller - larger)))  # infinities have no difference
@@ -62,9 +70,7 @@ def logaddexp(x: Tensor, other: TensorLike) -> Tensor:
 @function
 def xlogy(x: TensorLike, other: TensorLike) -> Tensor:
     """x * log(other), which is 0 where x is 0, unless `other` is NaN; in float32 for whole numbers."""
-    x, y = as_tensor("xlogy", x), as_tensor("xlogy", other)
-    common = common_dtype([x.spec, y.spec])
-    x, y = (each.astype(common if common.kind == "float" else float32) for each in (x, y))
+    x, y = _real_pair("xlogy", x, other)
     return x * log(where((x == 0) & ((y <= 0) | isinf(y)), 1, y))
 
 
@@ -121,11 +127,11 @@ def nan_to_num(x: Tensor, nan: float | None = 0.0, posinf: float | None = None, 
 
 @function
 def isclose(x: Tensor, other: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Where |x - other| <= atol + rtol * |other|, in float32 for integers; infinities are close to themselves only."""
+    """Where |x - other| <= atol + rtol * |other|; infinities are close to themselves only."""
     y = as_tensor("isclose", other)
     alike = x == y
-    if x.dtype.kind != "float":
-        x, y = x.astype(float32), y.astype(float32)
+    if x.dtype.kind != "float" and y.dtype.kind != "float":  # differences are exact
+        x, y = x.astype(int64), y.astype(int64)
     close = alike | (isfinite(y) & (abs_(x - y) <= atol + rtol * abs_(y)))
     return close | (isnan(x) & isnan(y)) if equal_nan else close
 

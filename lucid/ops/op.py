@@ -57,7 +57,7 @@ class Op(Generic[P, R]):
         onnx: the ONNX op that computes exactly this, where there is one that takes the inputs as they are.
         promoted: the positional arguments that are brought to one element type before the op sees them.
         by_kind: replacements for the kinds of element types ("bool", "int", "float") that the op does not compute,
-            called with the op, its operands and its attributes. The first operand after promotion decides.
+            called with the op, its operands as they came and its attributes. The first operand after promotion decides.
         beside_half: a replacement where one of two operands is in half precision and the other a number that this type
             may not hold (`half_beside_number`); called with the op, the operands as they came, and that type.
         folded: whether it is computed while tracing if all its arguments are known. Otherwise it stays a node of the
@@ -116,9 +116,13 @@ class Op(Generic[P, R]):
         if self._beside_half is not None and (half := half_beside_number(args)) is not None:
             return cast(R, self._beside_half(self, *args, half))
         tensors = self._tensors(args)
-        if self._by_kind is not None and (instead := self._instead(tensors)) is not None:
+        together = self._together(tensors)
+        if self._by_kind is not None and (instead := self._instead(together)) is not None:
             return cast(R, instead(self, *tensors, **kwargs))
-        return cast(R, self.apply(tensors, self._attributes(kwargs)))
+        return cast(R, self.apply(together, self._attributes(kwargs)))
+
+    def _together(self, tensors: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+        return tensors if self._promoted is None else promoted(tensors, self._promoted)
 
     def _instead(self, tensors: Sequence[Tensor | None]) -> Callable[..., Any] | None:
         assert self._by_kind is not None
@@ -150,7 +154,7 @@ class Op(Generic[P, R]):
             return None
         if known is not None or not kwargs.keys() <= self._usual.keys():
             return known
-        tensors, attributes = self._tensors(args), self._attributes(kwargs)
+        tensors, attributes = self._together(self._tensors(args)), self._attributes(kwargs)
         if any(map(operator.is_not, tensors, args)) or any(map(has_symbolic_size, attributes.values())):
             return None
         if self._by_kind is not None and self._instead(tensors) is not None:
@@ -254,7 +258,7 @@ class Op(Generic[P, R]):
 
     def _tensors(self, args: Sequence[Any]) -> Sequence[Tensor | None]:
         if len(args) == len(self.arguments) and not self.variadic and are_tensors(args):
-            return args if self._promoted is None else promoted(args, self._promoted)
+            return args
         missing = 0 if self.variadic else len(self.arguments) - len(args)
         if missing < 0:
             raise TypeError(f"{self.name}: got {len(args)} tensors, expected {', '.join(self.arguments)}")
@@ -262,7 +266,7 @@ class Op(Generic[P, R]):
         for name, tensor in zip(self._required, tensors, strict=False):
             if tensor is None:
                 raise TypeError(f"{self.name}: {name} is missing or None, expected a tensor, an array or a number")
-        return tensors if self._promoted is None else promoted(tensors, self._promoted)
+        return tensors
 
 
 def _registered(module: str, name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
 import shutil
@@ -28,6 +29,7 @@ from tests.layout_checkpoints import whole
 pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
 
 from lucid.batch import TrainingOptions, fine_tune  # after the check
+from lucid.batch.fine_tuning import lowest
 from lucid.batch.training_tasks import Columns, Generation, macro_f1, spearman
 from lucid.cli.commands.train import label_counts
 from lucid.generation.chat import load_tokenizer
@@ -150,6 +152,11 @@ def test_training_stops_early_and_writes_the_best_weights(encoder: Path, data: P
     logits = model(**batch_of(tmp_path / "out", [str(row["text"]) for row in rows]))
     loss = nn.functional.cross_entropy(logits, lucid.tensor([row["label"] for row in rows])).item()
     assert loss == pytest.approx(min(losses), rel=1e-4)
+
+
+def test_an_evaluation_of_nan_is_the_best_only_among_such() -> None:
+    history = [{"step": step, "eval_loss": loss} for step, loss in enumerate((math.nan, 2.0, math.nan, 1.0, 1.0))]
+    assert lowest(history) == 3 and lowest(history[:2]) == 1 and lowest([history[0], history[2]]) == 0
 
 
 def batch_of(folder: Path, texts: Sequence[str]) -> dict[str, Any]:

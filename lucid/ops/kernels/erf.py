@@ -12,7 +12,7 @@ import numpy as np
 
 from lucid.core.graph.types import Array
 
-# Coefficients of numerator and denominator, highest power first.
+# Coefficients of numerator and denominator, highest power first; `COMPLEMENT`: of exp(x^2) * (1 - erf(x)).
 _SMALL = (
     (
         *(1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2),
@@ -20,7 +20,7 @@ _SMALL = (
     ),
     (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3),
 )
-_MIDDLE = (
+COMPLEMENT = (
     (
         *(2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1),
         *(2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3),
@@ -43,7 +43,7 @@ def erf(x: Array) -> Array:
     small = inner * _ratio(inner * inner, *_SMALL)
     outer = np.maximum(size, 0.46875)
     # The middle formula holds up to |x| = 4; beyond, erfc is below 1.6e-8 and the relative error is still small.
-    large = 1.0 - np.exp(-outer * outer) * _ratio(outer, *_MIDDLE)
+    large = 1.0 - np.exp(-outer * outer) * _ratio(outer, *COMPLEMENT)
     result = np.copysign(np.where(size <= 0.46875, small, large), wide)
     return np.where(np.isnan(wide), wide, result).astype(x.dtype)
 
