@@ -103,7 +103,8 @@ def test_completion(words, expected):
 
 SOURCES = """
 from lucid import nn
-class Net(nn.Module): ...
+class Net(nn.Module):
+    def forward(self, x): ...
 def make(size=3): return nn.Linear(size, size)
 """
 
@@ -132,6 +133,11 @@ MEANT = {
     "inspect --depth x model.onnx": "unable to parse string as an integer. See lucid inspect --help.",
     "inspect mdel.onnx": "there is no file 'mdel.onnx'; did you mean model.onnx?",
     "generate checkpont text": "there is no file or folder 'checkpont'; did you mean checkpoint?",
+    "generate net.py:make text": "'net.py:make' names a model in Python, and this command needs a checkpoint, with its",
+    "chat nn.Linear": "'nn.Linear' names a model in Python, and this command needs a checkpoint, with its config",
+    "map net.py:make model.onnx -o out": "'net.py:make' names a model in Python, and this command needs a checkpoint",
+    "train net.py:make model.onnx -o out": "'net.py:make' names a model in Python, and this command needs a checkpoint",
+    "quantize net.py:Net --bits 4 -o q.onnx": "export --bits 4 --input x:float32:N,..., or return them from the method",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -156,6 +156,18 @@ def test_a_form_of_ones_own_op_says_which_runtimes_it_is_for(monkeypatch: pytest
     decisions = explain(lambda x: doubled(x), ("N",), target="openvino").decisions
     (decision,) = (d for d in decisions if d.op == doubled.name)
     assert (decision.taken, decision.refused) == ("expanded", (("own", 'target "openvino" takes only standard ops'),))
+
+
+def test_what_is_an_option_and_what_is_an_op_is_said_where_it_is_defined() -> None:
+    def sharpened(x: lucid.Tensor, by: float = 2.0) -> lucid.Tensor:
+        return x * by
+
+    with pytest.raises(
+        TypeError, match=r"op sharpened: by=2\.0 is the default .*; write a star .*: \.\.\., \*, by=2\.0"
+    ):
+        composite(sharpened)
+    with pytest.raises(TypeError, match=r"lowers: expected an op, got function; make .* with @lucid\.ops\.composite"):
+        lowers(cast(Any, sharpened))
 
 
 def test_an_operator_of_an_unknown_domain_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lucid.cli.errors import usage
+from lucid.cli.on_demand import command_module
 from lucid.cli.options.groups import Command, ConfigOptions, DeployedOptions
 from lucid.core.words.suggestions import or_check
 from lucid.files.hub import hub_name, local_checkpoint
@@ -34,7 +35,7 @@ def with_local_source(options: Command) -> Command:
         name = f"{Path(name).as_posix()}@{options.revision}"
     if hub_name(name) is None:
         if isinstance(name, Path) and not name.exists() and name != weights:
-            raise usage(f"there is no file or folder {str(name)!r}{or_check(name)}")
+            raise command_module("python_source").no_such_checkpoint(str(name))
         return options
     try:
         path = local_checkpoint(name)

@@ -158,23 +158,25 @@ def arguments(model: Model, options: InputOptions) -> dict[str, Any]:
     specs, plain = inputs(options.inputs), settings("--call", options.call)
     check_arguments(model, "--input", specs)
     check_arguments(model, "--call", plain)
-    parameters = _parameters(model)
     both = sorted(specs.keys() & plain.keys())
     if both:
         raise usage(f"{', '.join(both)} is given both by --input and by --call; use one of them")
+    if missing := missing_inputs(model, {*specs, *plain}):
+        raise usage(f"the model does not know its inputs: describe them, as in {missing}; token ids are int64")
+    return {**specs, **plain}
+
+
+def missing_inputs(model: Model, described: Collection[str] = ()) -> str:
+    """The options that describe the inputs that a model needs and does not know, as an example; none are empty."""
     known = model.input_specs() if isinstance(model, Module) else {}
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     missing = [
         name
-        for name, parameter in parameters.items()
+        for name, parameter in _parameters(model).items()
         if parameter.default is parameter.empty
-        and parameter.kind not in variadic
-        and name not in {*known, *specs, *plain}
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        and name not in {*known, *described}
     ]
-    if missing:
-        example = " ".join(f"--input {name}:float32:N,..." for name in missing)
-        raise usage(f"the model does not know its inputs: describe them, as in {example}; token ids are int64")
-    return {**specs, **plain}
+    return " ".join(f"--input {name}:float32:N,..." for name in missing)
 
 
 def check_arguments(model: Model, source: str, names: Collection[str]) -> None:

@@ -49,6 +49,16 @@ def no_such_source(source: str) -> CommandError:
     return usage(f"SOURCE {source!r}: there is no such file or folder{end}")
 
 
+def no_such_checkpoint(source: str) -> CommandError:
+    """The error for a SOURCE of a command that takes checkpoints alone, where there is no such file or folder."""
+    if is_import(source):
+        return usage(
+            f"SOURCE {source!r} names a model in Python, and this command needs a checkpoint, with its config and "
+            "tokenizer; give a folder, a GGUF file or OWNER/NAME of the hub"
+        )
+    return usage(f"there is no file or folder {source!r}{or_check(source)}")
+
+
 def _what_to_do_with(file: Path) -> str:
     if file.suffix == ".onnx":
         return ", but a model that is exported already: inspect, run and bench take it, and verify with its SOURCE"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucid.core.targets.record import Strategy
+from lucid.core.words.other_libraries import type_name
 from lucid.export.form import Emit, Form, named
 from lucid.export.form import form as form_of
 from lucid.export.forms import FORMS
@@ -32,7 +33,14 @@ def lowers(
     one, the next form is tried. By default the form takes all. `domain` is the domain of the operator that it writes:
     targets that take only standard ops leave it out. With a `strategy` it is tried where the target's runtime gains
     from that.
+
+    Raises:
+        TypeError: for anything but an op.
     """
+    if not isinstance(op, Op):
+        raise TypeError(
+            f"lowers: expected an op, got {type_name(op)}; make an op of a function with @lucid.ops.composite"
+        )
 
     def register(emit: Emit) -> Emit:
         added = form_of(op, takes=takes, name=name, opset=opset, kind=form, domain=domain, strategy=strategy)(emit)

@@ -49,6 +49,10 @@ _KEPT = 512  # checked calls that an op remembers
 class Op(Generic[P, R]):
     """An operation on tensors. Tensors are positional arguments (None for an absent one), attributes are keywords.
 
+    Raises:
+        TypeError: for a positional argument that has another default than None.
+        ValueError: for a name that another op has.
+
     Args:
         call: the Python signature, and for a composite the body.
         kernel: arrays and attributes to an array or a tuple of arrays.
@@ -83,6 +87,12 @@ class Op(Generic[P, R]):
         self.arguments = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         named = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        for p in named:
+            if p.default is not p.empty and p.default is not None:
+                raise TypeError(
+                    f"op {name}: {p.name}={p.default!r} is the default of an argument that may be given by its place, "
+                    f"which is a tensor or None; write a star before options: ..., *, {p.name}={p.default!r}"
+                )
         self._required = [p.name for p in named if p.default is p.empty]
         self.optional = tuple(p.name for p in named if p.default is not p.empty)
         self._usual = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}  # all, in order

@@ -11,6 +11,7 @@ from typing import Any
 from lucid import models
 from lucid.cli import terminal
 from lucid.cli.errors import OK, CommandError, usage
+from lucid.cli.model_inputs import missing_inputs
 from lucid.cli.options.commands import Quantize
 from lucid.cli.parity import cost_json, print_cost
 from lucid.cli.python_source import is_import, no_such_source
@@ -54,6 +55,11 @@ def run(options: Quantize) -> int:
     model = load_model(options, dequantize=True, mapped=mapped)
     if not isinstance(model, Module):
         raise usage(f"SOURCE {options.source!r} is a function, expected a Module, whose weights can be quantized")
+    if missing := missing_inputs(model):
+        raise usage(
+            f"SOURCE {options.source!r} does not know its inputs: describe them to export, as in lucid export --bits "
+            f"{weights.bits} {missing}, or return them from the method input_specs of the model"
+        )
     before = _weight_bytes(model)
     arguments = quantize_arguments(weights, checkpoint, isinstance(model, CausalDecoder))
     assert arguments is not None, "there are bits"

@@ -12,7 +12,7 @@ from lucid.cli.errors import OK, usage
 from lucid.cli.options.groups import values_of
 from lucid.cli.options.training import Train, TrainingOptions
 from lucid.cli.progress import in_a_log
-from lucid.core.words.suggestions import or_check
+from lucid.cli.python_source import no_such_checkpoint
 from lucid.files.hub import local_checkpoint
 
 _SHOWN = ("num_train_epochs", "batch_size", "learning_rate", "lr_scheduler_type", "warmup_ratio")
@@ -38,7 +38,7 @@ def run(options: Train) -> int:
     except (FileNotFoundError, ModuleNotFoundError, ValueError) as error:  # of the hub, and of wrong options
         raise usage(str(error)) from error
     if not source.exists():
-        raise usage(f"there is no file or folder {options.source!r}{or_check(source)}")
+        raise no_such_checkpoint(options.source)
 
     new = False
 
