@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid import ops
+from lucid import nn, ops
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.scope import new_node
 from lucid.core.graph.values import Input, Node
@@ -215,16 +215,38 @@ def test_dropout_has_a_form_that_says_why_there_is_none() -> None:
     [
         (lambda x: ops.cumsum(x), "cumsum: axis=... is missing and has no default"),
         (lambda x: ops.cumsum(x, axes=1), "cumsum: unknown argument axes; it takes axis"),
-        (
-            lambda x: ops.elu(x, alpha=lucid.tensor(0.5)),
-            r"elu: alpha is a tensor, float32\[\], expected a value of",
-        ),
+        (lambda x: ops.elu(x, alpha=nn.Parameter(0.5)), r"elu: alpha is a tensor, float32\[\], expected a number, whi"),
+        (lambda x: ops.elu(x, alpha=lucid.ones(1)), r"elu: alpha is a tensor, float32\[1\], expected a number"),
         (lambda x: lucid.trace(lambda y: ops.elu(x, alpha=y), ()), "elu: alpha is a tensor, .* next to the op"),
     ],
 )
-def test_attributes_that_are_missing_unknown_or_tensors_are_refused(call: Any, message: str) -> None:
+def test_attributes_that_are_missing_unknown_or_tensors_that_may_change_are_refused(call: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         call(lucid.ones(2, 3))
+
+
+def test_a_known_number_in_a_tensor_is_an_attribute_as_it_is_in_each_call() -> None:
+    x, alpha = lucid.randn(2, 3), lucid.tensor(0.5)
+    for number in (0.5, 0.25):
+        alpha.numpy()[...] = number  # the call before is not remembered by the tensor
+        np.testing.assert_array_equal(ops.elu(x, alpha=alpha).numpy(), ops.elu(x, alpha=number).numpy())
+    assert lucid.testing.assert_parity(lambda x: lucid.tril(ops.elu(x, alpha=alpha), lucid.tensor(1)), ("N", 3)).passed
+    np.testing.assert_array_equal(lucid.tril(x, lucid.tensor(1)).numpy(), np.tril(x.numpy(), 1))
+    assert "alpha=0.25" in str(lucid.trace(lambda x: ops.elu(x, alpha=alpha), ("N",)))
+
+    class Owner(nn.Module):
+        def __init__(self) -> None:
+            self.alpha = lucid.tensor(0.5)
+
+        def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+            return ops.elu(x, alpha=self.alpha)
+
+    owner = Owner()
+    assert owner(x).shape == (2, 3)
+    with pytest.raises(TypeError, match="elu: alpha is a tensor"):  # of the state, which may be loaded again
+        lucid.export.to_onnx(owner, ("N", 3))
+    with pytest.raises(TypeError, match="elu: alpha is a tensor"):
+        lucid.grad(lambda x: owner(x).sum(), wrt=nn.ModuleList([owner, nn.Linear(1, 1)]))(x)
 
 
 def test_a_list_is_an_attribute_as_a_tuple_is() -> None:

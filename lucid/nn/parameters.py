@@ -17,6 +17,7 @@ class _OfModule(Tensor):
     """A tensor that a module owns, whose values may be replaced."""
 
     __slots__ = ()
+    _of_module = True
 
     def copy_(self, source: TensorLike) -> Self:
         """Replace the values by others, which are broadcast and take this element type."""

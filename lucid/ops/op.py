@@ -167,6 +167,8 @@ class Op(Generic[P, R]):
         tensors, attributes = self._together(self._tensors(args)), self._attributes(kwargs)
         if any(map(operator.is_not, tensors, args)) or any(map(has_symbolic_size, attributes.values())):
             return None
+        if any(isinstance(value, Tensor) for value in kwargs.values()):  # whose number is no part of the key
+            return None
         if self._by_kind is not None and self._instead(tensors) is not None:
             return None
         return self._check(key, tensors, attributes, len(tensors) - len(args))
@@ -248,14 +250,29 @@ class Op(Generic[P, R]):
             self._check_attributes(kwargs)  # raises: a name is unknown or missing
         for name, value in kwargs.items():
             if isinstance(value, Tensor):
-                raise TypeError(
-                    f"{self.name}: {name} is a tensor, {value.spec}, expected a value of Python, which is a constant "
-                    "of the graph; take .item() of a tensor that never changes, and compute with others next to the "
-                    "op, such as query * scale for a learned scale of attention"
-                )
+                attributes[name] = self._number(name, value)
         if list in map(type, attributes.values()):
             return {name: as_tuple(value) for name, value in attributes.items()}
         return attributes
+
+    def _number(self, name: str, value: Tensor) -> bool | int | float:
+        """The number that a tensor holds in the place of an attribute, a constant of the graph.
+
+        Raises:
+            TypeError: for a tensor with axes, and for one whose number may change: a traced one, and one that a module
+                owns or that is computed from such.
+        """
+        here = scope.get()
+        changes = value.is_traced or value._of_module
+        if here is not None and not changes:
+            changes = value.origin is not None or here.knows(value.numpy())
+        if value.ndim or changes:
+            raise TypeError(
+                f"{self.name}: {name} is a tensor, {value.spec}, expected a number, which is a constant of the graph; "
+                "take .item() of a tensor that never changes, and compute with others next to the op, such as "
+                "query * scale for a learned scale of attention"
+            )
+        return value.item()
 
     def _check_attributes(self, kwargs: Attributes) -> None:
         unknown = [name for name in kwargs if name not in self.attributes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Self, TypeAlias
+from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
 import numpy as np
 
@@ -71,6 +71,7 @@ class TensorValue:
     spec: TensorType
     _value: Value | None
     _origin: Origin | None
+    _of_module: ClassVar = False  # whether a module owns it and may replace its values
 
     def _set(
         self, array: Array | None, type_: TensorType, value: Value | None = None, origin: Origin | None = None
