@@ -255,7 +255,7 @@ class Op(Generic[P, R]):
             return {name: as_tuple(value) for name, value in attributes.items()}
         return attributes
 
-    def _number(self, name: str, value: Tensor) -> bool | int | float:
+    def _number(self, name: str, value: Tensor) -> Any:
         """The number that a tensor holds in the place of an attribute, a constant of the graph.
 
         Raises:
