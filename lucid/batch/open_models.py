@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 
 from lucid.batch.folder import ExportedFolder, FolderChangedError, Stamp, exported_folder
-from lucid.batch.rows import Task
+from lucid.batch.rows import ByRow, Task, run_by_row
 from lucid.batch.tasks import Choices, open_task
 from lucid.core.process.threads import usable_cores
 from lucid.core.words.progress import Advance
@@ -67,9 +67,9 @@ class OpenModel:
             self._folder = _unchanged(self._plan)
             self._stamp = self._folder.stamp()
 
-    def run(self, batches: list[list[Any]], budget: int, advance: Advance) -> list[dict[str, Any]]:
+    def run(self, batches: list[list[Any]], budget: int, advance: Advance) -> list[ByRow]:
         """The results of each batch; `advance` is called with the number of rows of each."""
-        run, results_of_rows = partial(self.task.run, budget=budget), []
+        run, results_of_rows = partial(run_by_row, partial(self.task.run, budget=budget)), []
         for batch, results in zip(batches, (map if self._pool is None else self._pool.map)(run, batches), strict=True):
             results_of_rows.append(results)
             advance(len(batch))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from lucid.batch.batches import BUDGET
 from lucid.batch.folder import exported_folder
 from lucid.batch.open_models import OpenModel, Plan, open_model
-from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, check_free, objects, results_by_row
+from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, check_free, objects
 from lucid.batch.source import column_values
 from lucid.batch.tasks import Choices
 from lucid.core.graph.types import Array
@@ -182,7 +182,7 @@ class Predictor:
         by_batch = model.run(batches, self.batch_tokens, advance)
         results: dict[str, list[Any]] = {name: [None] * len(rows) for name in model.task.columns}
         for batch, computed in zip(chosen, by_batch, strict=True):
-            for each, result in zip(batch, results_by_row(computed), strict=True):
+            for each, result in zip(batch, computed, strict=True):
                 place = ready[each][0]
                 if isinstance(result, RowError):
                     reasons[place] = str(result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
@@ -13,9 +13,11 @@ import pyarrow as pa
 from lucid.batch.batches import BUDGET
 from lucid.core.graph.types import Array
 from lucid.core.words.safe_text import encodable
+from lucid.generation.logits import LogitsError
+from lucid.runtime.runs import IndexOutsideError
 
 Results: TypeAlias = Sequence[Any] | Array
-"""One result for each row."""
+"""One result for each row; a `RowError` among texts for a row without."""
 
 
 ERROR = "error"
@@ -89,18 +91,42 @@ class Task(Protocol):
         """The results of rows by column, in the order of the rows."""
 
 
-def results_by_row(columns: Mapping[str, Results]) -> list[dict[str, Any] | RowError]:
-    """The results of the rows of a batch, each by column; an error for a row with NaN or infinity."""
+ByRow: TypeAlias = list[dict[str, Any] | RowError]
+"""The results of rows, each by column; an error for a row without."""
+OF_ROWS = (IndexOutsideError, LogitsError)
+"""Errors that are those of single rows."""
+
+
+def run_by_row(run: Callable[[Sequence[Any]], Mapping[str, Results]], batch: Sequence[Any]) -> ByRow:
+    """The results of the rows of a batch, which `Task.run` computes; an error for a row with NaN, infinity, or a token
+    that the model lacks.
+
+    A batch with an error that is one row's is computed in halves.
+    """
+    try:
+        return _by_row(run(batch))
+    except OF_ROWS as error:
+        if len(batch) == 1:
+            return [RowError(str(error))]
+        half = len(batch) // 2
+        return [*run_by_row(run, batch[:half]), *run_by_row(run, batch[half:])]
+
+
+def _by_row(columns: Mapping[str, Results]) -> ByRow:
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    broken = [[name for name, result in row.items() if not _is_finite(result)] for row in rows]
-    return [_not_finite(names) if names else row for row, names in zip(rows, broken, strict=True)]
+    return [_error_of(row) or row for row in rows]
 
 
-def _not_finite(names: Sequence[str]) -> RowError:
-    return RowError(
-        f"the model makes NaN or infinity of it in {' and '.join(names)}; leave it out, or check the weights, and the "
-        "element type, which may have overflowed"
-    )
+def _error_of(row: Mapping[str, Any]) -> RowError | None:
+    for result in row.values():
+        if isinstance(result, RowError):
+            return result
+    if names := [name for name, result in row.items() if not _is_finite(result)]:
+        return RowError(
+            f"the model makes NaN or infinity of it in {' and '.join(names)}; leave it out, or check the weights, and "
+            "the element type, which may have overflowed"
+        )
+    return None
 
 
 def _is_finite(result: Any) -> bool:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from lucid.batch.batches import BUDGET, padded_batches
-from lucid.batch.rows import Column, Kind, Ready, Results, RowError
+from lucid.batch.rows import OF_ROWS, Column, Kind, Ready, Results, RowError
 from lucid.batch.texts import checked_text
-from lucid.generation import EncoderDecoderGenerator, Engine, Generator, pad_left
+from lucid.generation import Completion, EncoderDecoderGenerator, Engine, Generator, pad_left
 from lucid.generation.chat.language_model import NEW_TOKENS
 from lucid.generation.chat.template import ChatTemplateError
 from lucid.generation.chat.tokenizer import Tokenizer
@@ -155,10 +155,22 @@ class Generation(_TextTask):
             request.begin()
         while engine.step():
             pass
-        for request in requests:
-            if request.error is not None:
-                raise request.error
-        return self._results([request.ids for request in requests])
+        columns = self._results([request.ids for request in requests])
+        answers = zip(requests, columns[self._output], strict=True)
+        return {**columns, self._output: [_error_of(request) or text for request, text in answers]}
+
+
+def _error_of(request: Completion) -> RowError | None:
+    """The error of a row that has no answer.
+
+    Raises:
+        Exception: the request's error, if it is not that of a single row.
+    """
+    if request.error is None:
+        return None
+    if isinstance(request.error, OF_ROWS):
+        return RowError(str(request.error))
+    raise request.error
 
 
 _START = "decoder_start_token_id"

@@ -17,7 +17,7 @@ from lucid.generation.encoder_output import Encoded
 from lucid.generation.logits import StepLogits
 from lucid.generation.prompts import Ids
 from lucid.runtime.ort_values import RowsOf, in_place, numpy_of, ort_value, placed
-from lucid.runtime.runs import NOT_COMPUTED_BOUND, BoundRun, index_outside
+from lucid.runtime.runs import NOT_COMPUTED_BOUND, BoundRun, refuse_index
 from lucid.runtime.session import Session
 from lucid.runtime.stepping import Carried, Stepping
 
@@ -157,12 +157,11 @@ class Buffers:
 
 
 def _run(bound: BoundRun, ids: Ids) -> None:
-    """Run; raises ValueError for a token that the model does not have."""
+    """Run; raises IndexOutsideError for a token that the model does not have."""
     try:
         bound.run()
     except NOT_COMPUTED_BOUND as error:
-        if unfit := index_outside(error, {"input_ids": ids}):
-            raise ValueError(f"Session: {unfit}") from error
+        refuse_index(error, {"input_ids": ids})
         raise
 
 

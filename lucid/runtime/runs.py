@@ -27,13 +27,21 @@ _OUTSIDE = re.compile(
 )
 
 
-def index_outside(error: Exception, inputs: Mapping[str, Array]) -> str:
-    """The input with the index that onnxruntime did not find, and the valid indices; empty for another error."""
-    if (outside := _OUTSIDE.search(str(error))) is None:
-        return ""
-    kind, index, last = outside[1], int(outside[2]), outside[3]
-    holding = [name for name, array in inputs.items() if array.dtype.kind == "i" and (array == index).any()]
-    return f"{kind} got index {index}{' of input ' * bool(holding)}{' or '.join(holding)}, expected 0 to {last}"
+class IndexOutsideError(ValueError):
+    """An index, such as a token, that a table of the model has no row for."""
+
+
+def refuse_index(error: Exception, inputs: Mapping[str, Array]) -> None:
+    """Nothing, if onnxruntime's error is another one than an index that a table has no row for.
+
+    Raises:
+        IndexOutsideError: naming the input with the index, and the valid indices.
+    """
+    if (outside := _OUTSIDE.search(str(error))) is not None:
+        kind, index, last = outside[1], int(outside[2]), outside[3]
+        holding = [name for name, array in inputs.items() if array.dtype.kind == "i" and (array == index).any()]
+        of_input = f" of input {' or '.join(holding)}" if holding else ""
+        raise IndexOutsideError(f"Session: {kind} got index {index}{of_input}, expected 0 to {last}") from error
 
 
 class RunCancelled(RuntimeError):  # noqa: N818  # not an error of the model

@@ -31,7 +31,7 @@ from lucid.runtime.model_file import ModelError, check_model_file, check_names
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import RowsOf, numpy_of, numpy_type, ort_value, read_type, shown_type
 from lucid.runtime.requirements import Limits, config_of, extensions_path, limits_of, needs_extensions, without_data
-from lucid.runtime.runs import NOT_COMPUTED, NOT_COMPUTED_BOUND, BoundRun, Runs, index_outside
+from lucid.runtime.runs import NOT_COMPUTED, NOT_COMPUTED_BOUND, BoundRun, Runs, refuse_index
 
 Provider: TypeAlias = str | tuple[str, Mapping[str, Any]]
 """A provider's name, or its name and onnxruntime's options for it."""
@@ -194,8 +194,9 @@ class Session:
             options = self._adapters.options(self.adapter if adapter is None else adapter)
             results = self._runs.run(lambda options: self._results(arrays, options), options)
         except NOT_COMPUTED as error:
-            if unfit := self._beyond_limits(arrays) or self._empty(arrays) or index_outside(error, arrays):
+            if unfit := self._beyond_limits(arrays) or self._empty(arrays):
                 raise ValueError(f"Session: {unfit}") from error
+            refuse_index(error, arrays)
             raise
         return dict(zip(self.outputs, results, strict=True))
 
@@ -260,8 +261,7 @@ class Session:
         try:
             bound.run()
         except NOT_COMPUTED_BOUND as error:
-            if unfit := index_outside(error, {name: numpy_of(inputs[name]) for name in self.inputs}):
-                raise ValueError(f"Session: {unfit}") from error
+            refuse_index(error, {name: numpy_of(inputs[name]) for name in self.inputs})
             raise
         return bound.outputs()
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lucid.batch.folder import ExportedFolder, exported_folder
-from lucid.batch.rows import Ready, RowError, Task, results_by_row
+from lucid.batch.rows import ByRow, Ready, RowError, Task, run_by_row
 from lucid.batch.tasks import Choices, check_choices, open_task, task_name
 from lucid.batch.texts import CHARACTERS
 from lucid.generation.chat.language_model import LanguageModel
@@ -163,6 +163,6 @@ class ServedModel:
             self.check_tokens(tokens, field)
         return prepared, tokens
 
-    def _run(self, batch: Sequence[Any]) -> list[dict[str, Any] | RowError]:
+    def _run(self, batch: Sequence[Any]) -> ByRow:
         assert self.rows is not None
-        return results_by_row(self.rows.run(batch))
+        return run_by_row(self.rows.run, batch)

@@ -138,6 +138,35 @@ def test_columns_of_arrow_are_columns_and_what_are_none_is_refused(sentences):
         predictor({"text": ["a"], "error": [None]})
 
 
+@pytest.mark.filterwarnings("ignore:weights with NaN")
+@pytest.mark.parametrize("variant", ["sentences/cls", "llama/llama3", "t5/v1_1"])
+def test_a_row_with_a_token_that_the_model_lacks_says_so_and_the_others_are_computed(tmp_path, variant):
+    folder = exported(tmp_path, variant)
+    words = tokenizer()
+    words.add_special_tokens([f"<{number}>" for number in range(300)])
+    words.save(str(folder / "tokenizer.json"))
+    options = {} if variant == "sentences/cls" else {"generation": {"max_new_tokens": 2}}
+    columns = batch.Predictor(folder, **options)({"text": ["a", "b <299>", "c", "<298>"]})
+    reasons = columns["error"].tolist()
+    assert [reason is None for reason in reasons] == [True, False, True, False]
+    assert "got index" in reasons[1] and "of input input_ids, expected 0 to" in reasons[3]
+    assert list(columns)[1] in ("embedding", "answer") and columns[list(columns)[1]][2] is not None
+
+
+@pytest.mark.filterwarnings("ignore:weights with NaN")
+@pytest.mark.parametrize("beams", [1, 2])
+def test_a_prompt_of_which_the_model_makes_nan_says_so_and_the_others_are_answered(tmp_path, beams):
+    source = whole(tmp_path / "checkpoint", "llama/llama2")
+    weights = {name: np.array(array) for name, array in lucid.load(source / "model.safetensors").items()}
+    weights["model.embed_tokens.weight"][tokenizer().token_to_id("q")] = np.nan
+    lucid.save(source / "model.safetensors", weights)
+    write_folder(lucid.models.load(source), source, tmp_path / "exported", layout="onnxruntime", check=False)
+    options = {"max_new_tokens": 2, "num_beams": beams}
+    columns = batch.Predictor(tmp_path / "exported", generation=options)({"text": ["a", "q", "b"]})
+    assert [answer is None for answer in columns["answer"]] == [False, True, False]
+    assert columns["error"][1].startswith("generate: the model gave NaN for ")
+
+
 def test_no_rows_and_only_bad_rows_have_the_same_columns(sentences):
     predictor = batch.Predictor(sentences, output="vector")
     assert predictor({"text": []})["vector"].shape == (0, 16)
