@@ -213,11 +213,8 @@ def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    if len(indices) == 1 and indices[0] is not None and indices[0].dtype == bool_ and values.ndim == 0:
-        mask = indices[0]
-        return ops.where(mask.reshape(*mask.shape, *(1,) * (x.ndim - mask.ndim)), values, x)
     if any(index is not None and index.dtype == bool_ for index in indices):
-        raise NotImplementedError("values that are put at a mask, several of them: their number depends on the mask")
+        return _put_at_mask(x, indices, values, accumulate)
     used = [index for index in indices if index is not None]
     leading = [axis for axis, index in enumerate(indices) if index is not None]
     if leading != list(range(leading[0], leading[0] + len(used))):
@@ -241,6 +238,23 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
     for _ in inner:
         flat = flat.unsqueeze(-1)
     return ops.scatter(rows, 0, flat.expand(source.shape), source.astype(x.dtype)).reshape(x.shape)
+
+
+def _put_at_mask(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
+    """Values that are the same for each place of a mask: a number, or one slice."""
+    *axes, mask = indices
+    inner = x.ndim - len(axes) - (0 if mask is None else mask.ndim)  # axes behind those of the mask
+    alike = values.ndim <= inner or same(values.shape[-inner - 1], 1)
+    if mask is None or any(index is not None for index in axes) or not alike:
+        raise NotImplementedError(
+            "values that are put at a mask, another one at each place, or at a mask among other indices: their number "
+            "depends on the mask; compute a value for every place, and choose by torch.where(mask, value, x)"
+        )
+    mask = mask.reshape(*mask.shape, *(1,) * inner)
+    if values.ndim > inner:  # the axis of places becomes those of the mask
+        before, behind = values.shape[: -inner - 1], values.shape[values.ndim - inner :]
+        values = values.reshape(*before, *(1,) * (mask.ndim - inner), *behind)
+    return ops.where(mask, x + values if accumulate else values, x)
 
 
 def cat(parts: Sequence[Tensor], axis: int = 0) -> Tensor:

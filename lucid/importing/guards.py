@@ -64,7 +64,8 @@ def limits_of_sums(program: ExportedProgram) -> dict[tuple[str, ...], Limits]:
     """The ranges of sums of sizes, by the symbols of torch, for which its program holds: by guards, and by ranges.
 
     A guard counts if it depends on the sum of its symbols alone. Inequalities of torch's own code are about memory, and
-    its lower limits keep sizes apart from 0 and 1, for which programs compute the same: neither counts.
+    its lower limits keep sizes apart from 0 and 1, for which programs compute the same: neither counts. A size that it
+    took as a constant has both ends.
     """
     environment, hints = _environment(program.graph), _hints(program)
     limits: dict[tuple[str, ...], Limits] = {}
@@ -73,7 +74,7 @@ def limits_of_sums(program: ExportedProgram) -> dict[tuple[str, ...], Limits]:
         symbols = sorted(condition.free_symbols, key=str)
         least, most = _range(condition, symbols, sum(hints[symbol] for symbol in symbols))
         key = tuple(map(str, symbols))
-        if _is_torch(guard):
+        if _is_torch(guard) and (most is None or not isinstance(condition, sympy.Eq)):
             by_torch[key], least = max(least, by_torch.get(key, 0)), 0
         if least or most is not None:
             limits[key] = _both(Limits(least, most), limits.get(key))

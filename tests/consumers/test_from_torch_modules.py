@@ -444,6 +444,59 @@ def test_places_in_another_order_are_looked_up() -> None:
     agree(of(lambda x: torch.ones(1, 1, 8).expand(x.shape) / x[:1, :1].expand(x.shape)), X)
 
 
+def put(indices: Callable[..., Any], values: Callable[..., Any]) -> Callable[[torch.Tensor], Any]:
+    """A function that puts values at indices, both made of x, in a copy of x."""
+
+    def put(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[indices(x)] = values(x)
+        return y
+
+    return put
+
+
+MASKS = {
+    "a row": put(lambda x: x[..., 0] > 0, lambda x: torch.arange(8.0)),
+    "one number": put(lambda x: x > 0, lambda x: torch.ones(1)),
+    "a matrix": put(lambda x: x[:, 0, 0] > 0, lambda x: x[0]),
+    "an axis behind": put(lambda x: (..., torch.tensor([True, False] * 4)), lambda x: x[..., :1]),
+    "two axes behind": put(lambda x: (slice(None), x[0] > 0), lambda x: x[:, :1, 0]),
+    "an axis between": put(lambda x: (slice(None), x[0, :, 0] > 0), lambda x: x[:, :1]),
+    "a number that is added": lambda x: x.index_put((x > 0,), torch.tensor(2.0), accumulate=True),
+    "rows that are added": lambda x: x.index_put((x[..., 0] > 0,), x[0, :1], accumulate=True),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_values_that_are_alike_are_put_at_a_mask(name: str) -> None:
+    agree(of(MASKS[name]), X)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        put(lambda x: x[:, 0, 0] > 0, lambda x: x[x[:, 0, 0] > 0]),
+        put(lambda x: (x[:, 0, 0] > 0, torch.tensor([1])), lambda x: torch.tensor(5.0)),
+    ],
+    ids=["another value at each place", "a mask among indices"],
+)
+def test_other_values_at_a_mask_are_refused_with_the_way_out(function: Callable[..., Any]) -> None:
+    with pytest.raises(
+        NotImplementedError, match=r"at a mask, another one at each place.* by torch.where\(mask, value, x"
+    ):
+        lucid.from_torch(of(function), X)(lucid.ones(3, 6, 8))
+
+
+def test_a_size_that_torch_s_own_code_takes_as_a_constant_has_both_ends() -> None:
+    module = of(lambda x: F.interpolate(x, scale_factor=2.3, mode="area"))
+    imported = lucid.from_torch(module, torch.randn(2, 3, 12), dynamic=[("N", 3, "L")])
+    x = torch.randn(1, 3, 12)
+    np.testing.assert_allclose(imported(lucid.tensor(x.numpy())).numpy(), module(x).numpy(), atol=1e-6)
+    for length, limit in ((11, "least"), (13, "most")):
+        with pytest.raises(ValueError, match=f"L is {length}, expected at {limit} 12"):
+            imported(lucid.ones(1, 3, length))
+
+
 RARE = torch.tensor([[math.nan, math.inf, math.inf], [1, math.nan, 2], [math.nan] * 3])
 FUNCTIONS = {
     "groups of no rows": lambda x: torch.native_group_norm(x[:0], None, None, 0, 6, 8, 2, 1e-5),
