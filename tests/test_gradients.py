@@ -484,7 +484,18 @@ MODEL = nn.Linear(3, 3)
             r"BatchNorm1d: in training mode it changes its running statistics, .*: call eval\(\) on it",
         ),
         (lambda: lucid.grad(V), TypeError, "value_and_grad: got Tensor, expected a function"),
-        (lambda: lucid.grad(MODEL, wrt="weight"), TypeError, r"wrt is 'weight', expected None, a module, or"),
+        (
+            lambda: lucid.value_and_grad(lambda n: MODEL(n[None].astype("float32")).sum())(lucid.tensor([1, 2])),
+            GradientError,
+            "no argument is a floating-point tensor; for a model give wrt=model",
+        ),
+        (lambda: lucid.grad(lambda x: x * x)(3.0), GradientError, "no argument is a floating-point tensor"),
+        (
+            lambda: lucid.grad(MODEL, wrt=dict(MODEL.named_parameters())),
+            TypeError,
+            "wrt is of type dict, expected None",
+        ),
+        (lambda: lucid.grad(MODEL, wrt="weight"), TypeError, r"wrt is of type str, expected None, a module, or"),
         (
             lambda: lucid.grad(MODEL, wrt=(MODEL, "head.*")),
             GradientError,

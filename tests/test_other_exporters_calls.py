@@ -52,6 +52,11 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         TypeError,
         r"^to_onnx\(\) got an unexpected keyword argument 'ouput_names'; did you mean output_names\?$",
     ),
+    "an input by its name": (
+        lambda: EXPORT(LINEAR, xs=("N", 4)),
+        TypeError,
+        r"^to_onnx\(\) got an unexpected .* 'xs'; give an input of the model by its name as kwargs={'xs': \.\.\.}$",
+    ),
     "a mistyped name of an op": (
         lambda: lucid.tensor([1.0]).sum(axsi=0),  # type: ignore[call-arg]
         TypeError,

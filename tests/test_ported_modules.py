@@ -191,6 +191,8 @@ def test_an_error_within_a_property_of_a_module_is_shown() -> None:
 
 
 def test_saving_with_the_tensors_first_says_the_order() -> None:
+    with pytest.raises(TypeError, match=r"save: got Linear, expected tensors by name, .*path, model\.state_dict\(\)\)"):
+        lucid.save("weights.safetensors", nn.Linear(1, 1))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"save: the tensors came first, .* write lucid\.save\(path, tensors\)"):
         lucid.save(nn.Linear(1, 1).state_dict(), "weights.safetensors")  # type: ignore[arg-type]
 

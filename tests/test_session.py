@@ -127,6 +127,7 @@ x = np.zeros((2, 3, 8), np.float32)
     ("call", "error", "message"),
     [
         (lambda s: s(x), KeyError, "inputs missing: key, value; unknown: none; the model takes query, key, value"),
+        (lambda s: s.run({f"x{n}": x for n in range(40)}), KeyError, "unknown: x0, .*, and 31 more; the model takes"),
         (lambda s: s(x, x, valu=x), KeyError, "inputs missing: value; unknown: valu"),
         (lambda s: s.run({"query": x, "key": x, "value": x, "mask": x}), KeyError, "unknown: mask"),
         (lambda s: s(x, x, x, x), TypeError, r"got 4 inputs, expected 3 \(query, key, value\)"),

@@ -183,6 +183,10 @@ def save(
     """
     if isinstance(path, Mapping):
         raise TypeError("save: the tensors came first, as in torch.save; write lucid.save(path, tensors)")
+    if not isinstance(tensors, Mapping):
+        raise TypeError(
+            f"save: got {type_name(tensors)}, expected tensors by name, as lucid.save(path, model.state_dict())"
+        )
     arrays = {name: tensor.numpy() if isinstance(tensor, Tensor) else tensor for name, tensor in tensors.items()}
     header: dict[str, object] = {}
     if metadata is not None:

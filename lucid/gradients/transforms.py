@@ -68,7 +68,7 @@ def value_and_grad(f: Callable[..., Any], wrt: Wrt = None, *, has_aux: bool = Fa
     Raises:
         TypeError: if `f` is not callable, or `wrt` is anything else.
         GradientError: a ValueError, for patterns that match no parameter, and for a module without any. Calls raise it
-            for a value that is no scalar, and for an op without a derivative.
+            for a value that is no scalar, an op without a derivative, and, without `wrt`, if no argument is of floats.
     """
     if not callable(f):
         raise TypeError(f"value_and_grad: got {type(f).__name__}, expected a function that gives a scalar")
@@ -102,10 +102,8 @@ class _Parameters(NamedTuple):
     def of(cls, wrt: Module | Sequence[Module | str]) -> _Parameters:
         module, *patterns = wrt if isinstance(wrt, (tuple, list)) else (wrt,)
         if not isinstance(module, Module) or not all(isinstance(pattern, str) for pattern in patterns):
-            raise TypeError(
-                f"value_and_grad: wrt is {wrt!r}, expected None, a module, or a module and patterns of names: "
-                '(model, "head.*")'
-            )
+            expected = 'None, a module, or a module and patterns of names: (model, "head.*")'
+            raise TypeError(f"value_and_grad: wrt is of type {type(wrt).__name__}, expected {expected}")
         parameters = cls(module, tuple(map(str, patterns)))
         parameters.chosen()
         return parameters
@@ -190,6 +188,8 @@ class _Differentiated:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = _Call.of(args, kwargs)
+        if self._parameters is None and all(x.dtype.kind != "float" for x in call.tensors.values()):
+            raise GradientError("value_and_grad: no argument is a floating-point tensor; for a model give wrt=model")
         own = {} if self._parameters is None else self._parameters.chosen()
         operands = (*call.tensors.values(), *own.values())
         if scope.get() is not None or any(tensor.is_traced for tensor in operands):

@@ -20,6 +20,7 @@ from lucid.core.sizes.readings import Reading, readings
 from lucid.core.targets.runtimes import CPU
 from lucid.core.words.other_libraries import type_name
 from lucid.core.words.progress import phase
+from lucid.core.words.safe_text import listed
 from lucid.files.utf8_paths import utf8_path
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime import denormals
@@ -321,8 +322,8 @@ class Session:
         missing, unknown = sorted(types.keys() - inputs.keys()), sorted(inputs.keys() - types.keys())
         if missing or unknown:
             raise KeyError(
-                f"Session: inputs missing: {', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}; "
-                f"the model takes {', '.join(self.inputs)}"
+                f"Session: inputs missing: {listed(missing, 9) or 'none'}; unknown: {listed(unknown, 9) or 'none'}; "
+                f"the model takes {listed(self.inputs, 9)}"
             )
         sizes: dict[str, tuple[int, str]] = {}
         for name, (dtype, shape) in types.items():

@@ -271,9 +271,9 @@ class _Names:
         named = in_our_names(self.where(args), kwargs, self.own, self.unused)
         for name in () if self.open else named:
             if name not in self.own:
-                raise TypeError(
-                    f"{self.where(args)}() got an unexpected keyword argument {name!r}{did_you_mean(name, self.own)}"
-                )
+                of_model = f"; give an input of the model by its name as kwargs={{{name!r}: ...}}"
+                hint = did_you_mean(name, self.own) or of_model * ("kwargs" in self.own)
+                raise TypeError(f"{self.where(args)}() got an unexpected keyword argument {name!r}{hint}")
         if self.several not in named:
             return call(*args, **named)
         before = [named.pop(name) for name in self.own[: self.own.index(self.several)] if name in named]
