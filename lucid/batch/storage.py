@@ -32,21 +32,28 @@ def address(place: str | os.PathLike[str]) -> str:
 def files_at(place: str) -> list[str]:
     """The files of an address, sorted: one file, those of a pattern, or all in a folder and its subfolders.
 
+    What begins with a dot or an underscore is passed over, files and in a folder also subfolders: programs keep copies,
+    marks and unfinished files there.
+
     Raises:
         FileNotFoundError: if there are none.
     """
     system, path = _system(place)
     if system.isdir(path):
-        paths = system.find(path)
+        paths = [each for each in system.find(path) if not _is_hidden(os.path.dirname(each.removeprefix(path)))]
     elif system.exists(path):  # a name may have the characters of a pattern
         paths = [path]
     else:
         paths = [each for each in system.glob(path) if system.isfile(each)]
-    shown = sorted(each for each in paths if not os.path.basename(each).startswith((".", "_")))
+    shown = sorted(each for each in paths if not _is_hidden(os.path.basename(each)))
     if not shown:
         hint = or_check(place) if isinstance(system, LocalFileSystem) else ""
         raise FileNotFoundError(f"there is no file {place!r}{hint}")
     return [each if isinstance(system, LocalFileSystem) else system.unstrip_protocol(each) for each in shown]
+
+
+def _is_hidden(path: str) -> bool:
+    return any(name.startswith((".", "_")) for name in path.split("/"))
 
 
 def open_file(place: str) -> BinaryIO:

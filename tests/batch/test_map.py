@@ -565,6 +565,16 @@ def test_texts_of_parquet_that_are_not_utf_8_are_bad_rows(predictor, tmp_path):
         batch.map_rows(predictor, tmp_path / "plain.parquet", tmp_path / "ids", id_column="text")
 
 
+def test_what_programs_keep_in_folders_is_no_input(predictor, tmp_path):
+    folder = tmp_path / "_in"
+    for name in ("a/b.csv", "c.csv", ".d.csv", "_e.csv", "a/.ipynb_checkpoints/b.csv", "_temporary/0/f.csv"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"text,name\nx,{name}\n")
+    for place, out in ((folder, "out"), (f"{folder}/", "slash"), (folder.as_uri(), "uri")):
+        batch.map_rows(predictor, place, tmp_path / out)
+        assert pq.read_table(tmp_path / out)["name"].to_pylist() == ["a/b.csv", "c.csv"]
+
+
 @pytest.mark.parametrize("name", ["in [1]", "in?", "*"])
 def test_names_may_have_the_characters_of_patterns(predictor, tmp_path, name):
     folder = tmp_path / name
