@@ -6,7 +6,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -535,6 +535,31 @@ def test_an_error_names_the_module_and_a_primitive_of_ones_own_gets_a_rule() -> 
     assert re.fullmatch(line, caught.value.__notes__[0])
     RULES["cube_of_a_test"] = Rule(lambda g, y, x: g * 3 * x * x, "scaled")
     assert numbers(lucid.grad(lambda x: cube(x).sum())(V)) == [3, 12, 27]
+
+
+def test_a_rule_that_is_none_or_gives_something_else_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    area: Op[[Tensor, Tensor], Tensor] = Op(
+        lambda x, y: x, name="area_of_a_test", kernel=lambda x, y: x * y, rule=lambda x, y: x
+    )
+    both = lucid.grad(lambda x, y: area(x, y).sum())
+    wrong: dict[str, Any] = {
+        "gives Tensor, expected a tensor or None for each of 2": Rule(lambda g, z, x, y: g * y),
+        "gives Tensor, Tensor, Tensor, exp": Rule(lambda g, z, x, y: (g * y, g * x, g)),
+        "gives Tensor, float, expected": Rule(lambda g, z, x, y: (g * y, cast(Any, 1.0))),
+        r"rule is a function; write RULES\['area_of_a_test'\] = Rule": lambda g, z, x, y: (g * y, g * x),
+    }
+    for message, rule in wrong.items():
+        monkeypatch.setitem(RULES, "area_of_a_test", rule)
+        with pytest.raises(GradientError, match=f"area_of_a_test: .*{message}"):
+            both(V, V)
+    monkeypatch.setitem(RULES, "area_of_a_test", Rule(lambda g, z, x, y: g * y))
+    assert numbers(lucid.grad(lambda x: area(x, lucid.tensor([1.0, 2.0, 3.0])).sum())(V)) == [1, 2, 3]
+    monkeypatch.setitem(RULES, "area_of_a_test", Rule(lambda g, z, x, y: (g * y, None)))
+    assert numbers(both(V, V)[1]) == [0, 0, 0]
+    with pytest.raises(
+        TypeError, match="op halves_of_a_test: has no body of other ops, so it needs a kernel and a rule"
+    ):
+        Op(lambda x: x, name="halves_of_a_test", kernel=lambda x: x / 2)
 
 
 def _kept(x: TensorType) -> TensorType:

@@ -46,16 +46,16 @@ def _grouped_mm(g: Tensor, y: Tensor, x: Tensor, weight: Tensor, ends: Tensor) -
     return ops.grouped_mm(g, weight.mT, ends), ops.where(own, x.mT, 0.0) @ g
 
 
-def _quantized_linear(g: Tensor, y: Tensor, x: Tensor, packed: Tensor, *parts: Any, bits: int, block: int) -> Tensor:
+def _quantized_linear(g: Tensor, y: Tensor, x: Tensor, packed: Tensor, *parts: Any, bits: int, block: int) -> Any:
     rows, width = ops.arange(packed.shape[0]), int(x.shape[-1])
     weight = ops.quantized_embedding(rows, packed, *parts, bits=bits, block=block, width=width)
-    return g.astype(weight.dtype) @ weight
+    return g.astype(weight.dtype) @ weight, None, *(None,) * len(parts)
 
 
-def _int8_linear(g: Tensor, y: Tensor, x: Tensor, weight: Tensor, scales: Tensor, *grid: Tensor) -> Tensor:
+def _int8_linear(g: Tensor, y: Tensor, x: Tensor, weight: Tensor, scales: Tensor, *grid: Tensor) -> Any:
     """That of the product with the weight: rounding of the input counts as none (Bengio et al. 2013)."""
     numbers = ops.int8_embedding(ops.arange(weight.shape[0]), weight, scales)
-    return g.astype(numbers.dtype) @ numbers
+    return g.astype(numbers.dtype) @ numbers, None, None, *(None,) * len(grid)
 
 
 # Normalizations ------------------------------------------------------------------------------------------------------

@@ -155,21 +155,27 @@ class Tape:
                 assert output is not None
                 flow.add(output, seed, None)
         for step in reversed(self._steps):
-            arrived = [flow.gradient(x) for x in step.outputs]
+            arrived = [flow.at(x)[0] for x in step.outputs]
             if any(gradient is not None for gradient in arrived):
                 with _inside(step.path):
                     self._step_back(step, arrived, flow)
-        return [flow.gradient(tensor) for tensor in sources]
+        return [flow.at(tensor)[0] for tensor in sources]
 
     def _step_back(self, step: _Step, arrived: Sequence[Tensor | None], flow: _Flow) -> None:
-        rule = RULES[step.op.name]
+        rule, name = RULES[step.op.name], step.op.name
+        if not isinstance(rule, Rule):
+            raise GradientError(f"{name}: its rule is a {type(rule).__name__}; write RULES[{name!r}] = Rule(...)")
         more = {"needs_grad": [self.depends(x) for x in step.inputs]} if rule.selective else {}
         outputs = self._again.get(id(step.outputs[0].to_value()), step.outputs)
         gradient_of_output: Any = arrived if len(arrived) > 1 else arrived[0]
         results: Any = outputs if len(outputs) > 1 else outputs[0]
         back, inputs = functools.partial(rule.gradients, **step.attributes, **more), self._read(step.inputs)
         by_input = parts = _tuple(back(gradient_of_output, results, *inputs))
-        counts = flow.counts(step.outputs[0])
+        known = all(x is None or isinstance(x, Tensor) for x in by_input) and len(by_input) <= len(inputs)
+        if not known or any(map(self.depends, step.inputs[len(by_input) :])):
+            gives = f"{name}: its rule gives {', '.join(type(x).__name__ for x in by_input)}"
+            raise GradientError(f"{gives}, expected a tensor or None for each of {len(inputs)} inputs")
+        counts = flow.at(step.outputs[0])[1]
         if rule.elementwise == "chosen":  # not by whether a gradient is 0, which it may be by chance
             parts = _tuple(back(Tensor(1, step.outputs[0].dtype), results, *inputs))
         for x, gradient, part in zip(step.inputs, by_input, parts, strict=False):
@@ -196,16 +202,10 @@ class _Flow:
     def __init__(self) -> None:
         self._gradients: dict[int, tuple[Value, Tensor, Tensor | None]] = {}
 
-    def gradient(self, x: Tensor) -> Tensor | None:
-        """The sum of what has arrived."""
-        return self._gradients[id(x.to_value())][1] if self._has(x) else None
-
-    def counts(self, x: Tensor) -> Tensor | None:
-        """Where elements count: elsewhere the gradient is 0, whatever it is multiplied with. None: everywhere."""
-        return self._gradients[id(x.to_value())][2] if self._has(x) else None
-
-    def _has(self, x: Tensor) -> bool:
-        return x.is_traced and id(x.to_value()) in self._gradients
+    def at(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """The sum of what has arrived, and where it counts, or None for everywhere: elsewhere its products are 0."""
+        known = self._gradients.get(id(x.to_value())) if x.is_traced else None
+        return (None, None) if known is None else known[1:]
 
     def add(self, x: Tensor, gradient: Tensor, counts: Tensor | None) -> None:
         """Add what arrives at a tensor."""

@@ -50,7 +50,7 @@ class Op(Generic[P, R]):
     """An operation on tensors. Tensors are positional arguments (None for an absent one), attributes are keywords.
 
     Raises:
-        TypeError: for a positional argument that has another default than None.
+        TypeError: for a positional argument that has another default than None, and without a body and a kernel.
         ValueError: for a name that another op has.
 
     Args:
@@ -93,6 +93,10 @@ class Op(Generic[P, R]):
                     f"op {name}: {p.name}={p.default!r} is the default of an argument that may be given by its place, "
                     f"which is a tensor or None; write a star before options: ..., *, {p.name}={p.default!r}"
                 )
+        if body is None and (kernel is None or rule is None):
+            raise TypeError(
+                f"op {name}: has no body of other ops, so it needs a kernel and a rule; give kernel= and rule="
+            )
         self._required = [p.name for p in named if p.default is p.empty]
         self.optional = tuple(p.name for p in named if p.default is not p.empty)
         self._usual = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}  # all, in order
