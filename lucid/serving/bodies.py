@@ -139,7 +139,7 @@ def _unserved(name: str, value: Fields, known: Mapping[str, Schema], prefix: str
         short = name[:_LONGEST_NAME]
         likely = [one for one in near(short, known) if one not in value and known[one] is not EMPTY]
         remedy = did_you_mean(short, likely) or "; leave it out"
-    return RequestError(f"{prefix}{name} is not served{remedy}", prefix + name)
+    return RequestError(f"{prefix}{name or shown(name)} is not served{remedy}", prefix + name)
 
 
 def _expected(schema: Schema) -> str:

@@ -98,6 +98,8 @@ class Guard:
                 f"{self._limits.requests} requests are being served, and no more are taken; try again later",
                 status=HTTPStatus.SERVICE_UNAVAILABLE,
             )
+        if (coding := headers.get("content-encoding", "identity").lower()) != "identity":
+            return RequestError(f"the body is compressed ({coding}), which is not read; send it as it is", status=415)
         length = headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length) > self._limits.body:
             return _too_large(int(length), self._limits.body)

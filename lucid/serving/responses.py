@@ -12,10 +12,13 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from lucid.core.words.safe_text import encodable
+from lucid.core.words.safe_text import cut, encodable
 
 INFERENCE = "/v2"
 """The first part of the routes of the Open Inference Protocol."""
+
+
+_LONGEST = 2000  # characters of a message
 
 
 class RequestError(Exception):
@@ -23,13 +26,15 @@ class RequestError(Exception):
 
     Attributes:
         status: of the response.
-        message: what came, what was expected and what to do.
+        message: what came, what was expected and what to do; its middle is cut out where it repeats long names.
         field: the field of the request that is wrong.
     """
 
     def __init__(self, message: str, field: str | None = None, status: int = HTTPStatus.BAD_REQUEST) -> None:
         super().__init__(message)
-        self.message, self.field, self.status = message, field, int(status)
+        if len(message) > _LONGEST:
+            message = f"{message[: _LONGEST // 2]}...{message[-_LONGEST // 2 :]}"
+        self.message, self.field, self.status = message, field and cut(field), int(status)
 
 
 UNPROCESSABLE = 422

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import http.client
 import json
 import os
@@ -157,6 +158,31 @@ def test_a_text_of_which_the_model_makes_nan_is_not_tried_again(folder):
             reply = server.ask("POST", EMBEDDINGS, {"model": "tiny", "input": ["a"], "encoding_format": coded})
             reason = "input[0]: the model makes NaN or infinity of it in embedding; leave it out, or check the weights"
             assert (reply.status, reply.message.startswith(reason)) == (422, True)
+
+
+LONG = "k" * 500_000
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "beginning", "end"),
+    [
+        ("POST", EMBEDDINGS, {"model": "tiny", "input": "a", LONG: 1}, "kkk", "kkk is not served; leave it out"),
+        ("POST", EMBEDDINGS, {"model": LONG, "input": "a"}, "there is no model 'kkk", "kkk'; this server has 'tiny'"),
+        ("POST", INFER, {"inputs": [{"name": LONG, "datatype": "BOOL", "shape": [1]}]}, "inputs[0].data is missing", ""),
+        ("GET", f"/{LONG[:50_000]}", None, "GET /kkk", ", /, /docs"),
+        ("POST", EMBEDDINGS, {"model": "tiny", "input": "a", "": 1}, '"" is not served; leave it out', ""),
+    ],
+)
+def test_messages_do_not_repeat_long_names(server, method, path, body, beginning, end):
+    reply = server.ask(method, path, body)
+    assert reply.status in (400, 404) and len(reply.data) < 4000
+    assert (reply.message.startswith(beginning), reply.message.endswith(end)) == (True, True), reply.message
+
+
+@pytest.mark.parametrize("path", [EMBEDDINGS, INFER])
+def test_a_compressed_body_is_told_apart(server, path):
+    reply = server.ask("POST", path, gzip.compress(b"{}"), Content_Encoding="gzip")
+    assert (reply.status, reply.message) == (415, "the body is compressed (gzip), which is not read; send it as it is")
 
 
 @pytest.mark.parametrize("size", [10**30, 1 << 63])
