@@ -51,7 +51,7 @@ def talking(tmp_path_factory):
 
 
 def tensor(kind: str, data: list, **more) -> dict:
-    return {"name": "text", "datatype": kind, "shape": [len(data)], "data": data, **more}
+    return {"name": "text", "datatype": kind, "shape": [len(data)], "data": data} | more
 
 
 @pytest.mark.parametrize("kind", ["BYTES", "INT64", "FP32", "BOOL"])
@@ -168,7 +168,7 @@ LONG = "k" * 500_000
     [
         ("POST", EMBEDDINGS, {"model": "tiny", "input": "a", LONG: 1}, "kkk", "kkk is not served; leave it out"),
         ("POST", EMBEDDINGS, {"model": LONG, "input": "a"}, "there is no model 'kkk", "kkk'; this server has 'tiny'"),
-        ("POST", INFER, {"inputs": [{"name": LONG, "datatype": "BOOL", "shape": [1]}]}, "inputs[0].data is missing", ""),
+        ("POST", INFER, {"inputs": [tensor("BOOL", ["a"], name=LONG)]}, "input kkk", "kkk has data that are not BOOL"),
         ("GET", f"/{LONG[:50_000]}", None, "GET /kkk", ", /, /docs"),
         ("POST", EMBEDDINGS, {"model": "tiny", "input": "a", "": 1}, '"" is not served; leave it out', ""),
     ],
