@@ -185,6 +185,20 @@ def test_an_operator_of_an_unknown_domain_is_refused(monkeypatch: pytest.MonkeyP
         lucid.export.to_onnx(lambda x: doubled(x), ("N",))
 
 
+@pytest.mark.parametrize("times", [None, 0, 2])
+def test_a_form_that_does_not_name_each_result_is_an_error(times: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FORMS, "silu", ())
+
+    @lowers(ops.silu, name="nameless")
+    def nameless(build: Builder, node: Node) -> Any:
+        name = build.op("Sigmoid", *node.inputs)
+        return None if times is None else [name] * times
+
+    message = f"the form nameless of silu returns {times or 0} names, expected 1: of each result the name that build.op"
+    with pytest.raises(ExportError, match=message):
+        lucid.export.to_onnx(lambda x: ops.silu(x), ("N",))
+
+
 def test_a_form_gives_numbers_of_numpy_and_an_op_without_a_form_is_told_of_lowers() -> None:
     own = Op(lambda x: x, name="own_reverse", kernel=lambda x: 1 - x, rule=lambda x: x)
     with pytest.raises(ExportError, match=r"own_reverse has no ONNX form \(none is registered: write one with @lu"):

@@ -140,6 +140,12 @@ class Lowering:
             names = self.build.names_of(taken.results)
         finally:
             inside, self.decisions[first:] = self.decisions[first:], []
+        if taken.results is None or len(names) != len(node.results):
+            count = 0 if taken.results is None else len(names)
+            raise ExportError(
+                f"the form {form.name} of {node.op.name} returns {count} names, expected "
+                f"{len(node.results)}: of each result the name that build.op returns"
+            )
         if taken.has_body:
             self.decisions += inside
             inside = []
