@@ -96,23 +96,21 @@ class Predictor:
         with_hash = None if adapter is None else (os.path.abspath(adapter), sha256(Path(adapter)))
         self.plan = Plan(str(exported.path), exported.digest(), threads, names, packed, chosen, with_hash)
 
-    def __call__(self, columns: Mapping[str, Any]) -> dict[str, Array]:
+    def __call__(self, columns: Mapping[str, Any] | pa.Table | pa.RecordBatch) -> dict[str, Array]:
         """The columns, with the results and `error` added.
 
         Args:
-            columns: arrays of NumPy or Arrow, or other sequences, by name; all of one length.
+            columns: arrays of NumPy or Arrow, or other sequences, by name, all of one length; or a table of Arrow, or a
+                frame of pandas.
 
         Raises:
             KeyError: for a column that is missing.
-            TypeError: for something else than columns by name, and for a single text in the place of a column.
+            TypeError: for a single text in the place of a column.
             ValueError: for a column that has the name of a result, and for one of another length.
             FolderChangedError: if the folder has changed.
         """
-        if not isinstance(columns, Mapping):
-            raise TypeError(
-                f"Predictor: expected columns by name, got {type(columns).__name__}; give a dict such as "
-                f"{{{self.inputs[0]!r}: [...]}}, of an Arrow table table.to_pydict()"
-            )
+        if isinstance(columns, (pa.Table, pa.RecordBatch)):
+            columns = dict(zip(columns.column_names, columns.columns, strict=True))
         if missing := [name for name in self.inputs if name not in columns]:
             raise KeyError(f"there is no column {', '.join(missing)}; the columns are {', '.join(columns)}")
         check_free((*open_model(self.plan).task.columns, ERROR), columns)

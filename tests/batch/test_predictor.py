@@ -125,11 +125,10 @@ def test_columns_of_arrow_are_columns_and_what_are_none_is_refused(sentences):
         columns = predictor({"text": column})
         np.testing.assert_array_equal(columns["embedding"], expected["embedding"])
         assert columns["error"].tolist() == [None, "the text is null", None]
-    assert predictor(pa.table({"text": ["a"]}).to_pydict())["error"].tolist() == [None]
-    with pytest.raises(
-        TypeError, match=r"columns by name, got Table; give a dict such as {'text': \[\.\.\.\]}, of an Arr"
-    ):
-        predictor(pa.table({"text": ["a"]}))
+    table = pa.table({"id": [1, 2, 3], "text": ["a", None, "b"]})
+    for columns in (predictor(table), predictor(table.to_batches()[0])):
+        assert list(columns) == ["id", "text", "embedding", "error"] and columns["id"].to_pylist() == [1, 2, 3]
+        np.testing.assert_array_equal(columns["embedding"], expected["embedding"])
     with pytest.raises(TypeError, match="the column text is str, expected a value for each row; give a list"):
         predictor({"text": "a cat"})
     with pytest.raises(ValueError, match="the column id has 1 rows, and text has 2; give as many"):
