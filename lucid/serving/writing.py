@@ -96,27 +96,30 @@ class Writing:
     async def pieces(self) -> AsyncIterator[Piece]:
         """The pieces. If the reader stops, or the time is over, the answer ends."""
         loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[Piece | None] = asyncio.Queue()
+        queue: asyncio.Queue[Piece | ValueError | None] = asyncio.Queue()
 
         def write() -> None:
             if loop.time() > self._deadline:  # it waited for a thread
                 self.answer.cancel()
-            for text in self.answer:
-                loop.call_soon_threadsafe(queue.put_nowait, Piece(text, len(self.answer.ids)))
+            try:
+                for text in self.answer:
+                    loop.call_soon_threadsafe(queue.put_nowait, Piece(text, len(self.answer.ids)))
+            except ValueError as error:  # an option that does not fit the model, or a constraint that is too complex
+                loop.call_soon_threadsafe(queue.put_nowait, error)  # the reader may have stopped: it is no fault
 
         writing = loop.run_in_executor(self.model.writers, write)
         writing.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (piece := await queue.get()) is not None:
                 self.model.count_answers()
+                if isinstance(piece, ValueError):
+                    of_model = isinstance(piece, LogitsError) and piece.option is None
+                    status = UNPROCESSABLE if of_model else HTTPStatus.BAD_REQUEST
+                    raise RequestError(str(piece), status=status) from piece
                 yield piece
             await writing
             if not self.answer.ids:
                 raise RequestError("other answers took too long; try again later", status=503)
-        except ValueError as error:  # an option that does not fit the model, or a constraint that is too complex
-            of_model = isinstance(error, LogitsError) and error.option is None
-            status = UNPROCESSABLE if of_model else HTTPStatus.BAD_REQUEST
-            raise RequestError(str(error), status=status) from error
         finally:
             self.close()
             kept, tokens = self.answer.kept, self.model.metrics.tokens

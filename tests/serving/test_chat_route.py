@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import http.client
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +18,9 @@ from tests.serving.servers import decoder, served
 from tests.waiting import PATIENCE, until
 
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
+guard = pytest.importorskip("lucid.serving.guard")
 messages_of = pytest.importorskip("lucid.serving.messages").messages_of
+Writing = pytest.importorskip("lucid.serving.writing").Writing
 
 CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "abc"}]
@@ -257,6 +261,34 @@ def test_a_stream_sends_one_piece_before_it_can_hear_that_its_reader_has_gone(fo
 
     pieces = asyncio.run(heard())
     assert len(pieces) > 10 and all(pieces)
+
+
+def test_an_error_behind_what_a_reader_still_takes_is_no_fault_of_the_server(caplog):
+    class Failing:
+        prompt_tokens, kept, ids = 1, 0, (5,)
+
+        def __iter__(self):
+            yield "a"
+            raise ValueError("an option that does not fit the model")
+
+        def begin(self) -> None: ...
+
+        def cancel(self) -> None: ...
+
+    model = SimpleNamespace(
+        count_answers=lambda: None, limits=guard.Limits(), writers=ThreadPoolExecutor(1), metrics=guard.Metrics()
+    )
+
+    async def read() -> None:
+        pieces = Writing(model, Failing()).pieces()
+        assert (await anext(pieces)).text == "a"
+        model.writers.shutdown()
+        await asyncio.sleep(0.01)  # by now the loop knows the error as well
+        await pieces.aclose()
+
+    asyncio.run(read())
+    gc.collect()  # errors that nobody has read are written when they go
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("end", ["the time is over", "the reader has gone"])
