@@ -189,7 +189,8 @@ def _smoothed(losses: Tensor, logs: Tensor, smoothing: float) -> Tensor:
 
 @torch_names
 def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean") -> Tensor:
-    """-(target * log(x) + (1 - target) * log(1 - x)) of probabilities x; logarithms are at least -100, as in torch.
+    """-(target * log(x) + (1 - target) * log(1 - x)) of probabilities x; logarithms are at least -100, as in torch, and
+    have no gradient there.
 
     Args:
         weight: a factor of each loss, broadcast.
@@ -260,7 +261,9 @@ def multi_margin_loss(
 
 @torch_names
 def kl_div(x: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    """target * (log(target) - x) of log-probabilities x (Kullback and Leibler 1951); 0 where the target is 0.
+    """target * (log(target) - x) of log-probabilities x (Kullback and Leibler 1951).
+
+    It is 0 where the target is 0, and NaN where it is below.
 
     Args:
         reduction: also "batchmean", the sum over the size of the first axis.
@@ -270,7 +273,7 @@ def kl_div(x: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bo
     if log_target:
         losses = ops.exp(target) * (target - x)
     else:
-        losses = ops.where(target > 0, target * ops.log(ops.where(target > 0, target, 1)), 0) - target * x
+        losses = ops.where(target != 0, target * ops.log(ops.where(target != 0, target, 1)), 0) - target * x
     if reduction == "batchmean":
         return losses.sum() / as_tensor("kl_div", x.shape[0], losses.dtype)
     return _reduced(losses, reduction)

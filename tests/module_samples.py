@@ -51,13 +51,13 @@ class Positioned(nn.Module):
 
 
 class OfProbabilities(nn.Module):
-    """A loss of probabilities."""
+    """A loss of probabilities, from any numbers."""
 
     def __init__(self, loss: nn.Module) -> None:
         self.loss = loss
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        return self.loss(x.sigmoid(), target)
+        return self.loss(x.sigmoid(), target.sigmoid())
 
 
 class Alternating(nn.Module):
@@ -204,13 +204,13 @@ MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     **{
         name: (getattr(nn, name)(), (X, X))
         for name in (
-            *("L1Loss", "MSELoss", "SmoothL1Loss", "HuberLoss", "KLDivLoss", "PoissonNLLLoss", "SoftMarginLoss"),
+            *("L1Loss", "MSELoss", "SmoothL1Loss", "HuberLoss", "PoissonNLLLoss", "SoftMarginLoss"),
             *("BCEWithLogitsLoss", "MultiLabelSoftMarginLoss", "HingeEmbeddingLoss"),
             *("CosineSimilarity", "PairwiseDistance"),
         )
     },
     **{name: (getattr(nn, name)(), (X, X, X)) for name in ("MarginRankingLoss", "TripletMarginLoss")},
     "GaussianNLLLoss": (OfVariances(nn.GaussianNLLLoss(eps=0.5)), (X, X, X)),
-    "BCELoss": (OfProbabilities(nn.BCELoss()), (X, X)),
+    **{name: (OfProbabilities(getattr(nn, name)()), (X, X)) for name in ("BCELoss", "KLDivLoss")},
     "CosineEmbeddingLoss": (nn.CosineEmbeddingLoss(), (X, X, ("N", "L"))),
 }

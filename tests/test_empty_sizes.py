@@ -14,6 +14,7 @@ import lucid
 from lucid import nn
 from lucid.core.sizes.dims import names_of
 from lucid.export import to_onnx
+from lucid.nn import functional as F
 from lucid.runtime import Session
 from tests.combinations import pairs
 from tests.samples import SAMPLES, Sample
@@ -133,3 +134,12 @@ def test_what_is_computed_of_nothing(compute: Any, shape: tuple[Any, ...], targe
     x = np.zeros([0 if size == "N" else size for size in shape], np.float32)
     session = Session(to_onnx(compute, shape, target=target), threads=1)
     np.testing.assert_array_equal(session(x).numpy(), compute(lucid.Tensor(x)).numpy())
+
+
+def test_norms_of_rows_without_numbers_have_none() -> None:
+    for shape in ((2, 4, 0), (0, 3)):
+        x, weight = lucid.zeros(*shape), lucid.ones(shape[-1])
+        for result in (F.layer_norm(x, shape[-1:], weight, weight), F.rms_norm(x, shape[-1:], weight)):
+            assert result.shape == shape
+    assert F.group_norm(lucid.zeros(2, 4, 0), 2, lucid.ones(4)).shape == (2, 4, 0)
+    assert F.group_norm(lucid.zeros(2, 0, 3), 1).shape == (2, 0, 3)

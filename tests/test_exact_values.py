@@ -24,6 +24,31 @@ FLOATS = (float32, float64, float16, bfloat16)
 each_float = pytest.mark.parametrize("dtype", FLOATS, ids=str)
 
 
+HALVES: dict[str, tuple[Callable[..., Tensor], Callable[..., Array]]] = {
+    "sigmoid": (lambda x, y: x.sigmoid(), lambda x, y: 1 / (1 + np.exp(-x))),
+    "sinc": (lambda x, y: lucid.sinc(x), lambda x, y: np.sinc(x)),
+    "log10": (lambda x, y: lucid.log10(abs(x)), lambda x, y: np.log10(abs(x))),
+    "logaddexp": (lucid.logaddexp, np.logaddexp),
+    "lerp": (lambda x, y: lucid.lerp(x, y, 0.3), lambda x, y: x + 0.3 * (y - x)),
+    "lerp by a tensor": (lambda x, y: lucid.lerp(x, y, y), lambda x, y: x + y * (y - x)),
+    "addcmul": (lambda x, y: lucid.addcmul(x, y, y, value=0.3), lambda x, y: x + 0.3 * y * y),
+    "addcdiv": (lambda x, y: lucid.addcdiv(x, y, x, value=0.3), lambda x, y: x + 0.3 * y / x),
+    "mish": (lambda x, y: F.mish(x), lambda x, y: x * np.tanh(np.logaddexp(x, 0))),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.parametrize("dtype", [float16, bfloat16], ids=str)
+def test_half_precision_is_rounded_once(name: str, dtype: DType) -> None:
+    call, want = HALVES[name]
+    x, y = (Tensor(np.random.default_rng(seed).normal(0, 3, 2000)).astype(dtype) for seed in (1, 2))
+    result = call(x, y)
+    assert result.dtype is dtype
+    exact = want(*(v.numpy().astype(np.float64) for v in (x, y)))
+    error = abs(result.numpy().astype(np.float64) - exact)
+    assert (error <= 0.51 * dtype.epsilon * abs(exact) + dtype.epsilon * 1e-3).all()
+
+
 def everywhere(call: Callable[..., Tensor], *arrays: Array) -> dict[str, Array]:
     """The result of a call eagerly, and of its export for each target."""
     results = {"eager": call(*map(Tensor, arrays)).numpy()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -116,6 +117,11 @@ def test_contrastive_losses_are_exported_with_an_open_batch() -> None:
     assert_parity(F.in_batch_contrastive_loss, ("N", 6), ("N", 6))
     with pytest.raises(ValueError, match=r"x is \[2, 6\] and positives \[3, 6\], expected one shape"):
         F.in_batch_contrastive_loss(lucid.ones(2, 6), lucid.ones(3, 6))
+
+
+def test_a_target_that_is_no_probability_makes_its_divergence_nan() -> None:
+    losses = F.kl_div(lucid.tensor([-1.0, -2.0, -3.0]), lucid.tensor([-0.5, 0.0, 0.5]), reduction="none")
+    assert losses.numpy() == pytest.approx([math.nan, 0, 0.5 * math.log(0.5) + 1.5], nan_ok=True)
 
 
 def test_lucid_losses_are_the_functions_of_nn_functional() -> None:

@@ -14,6 +14,7 @@ from lucid.core.graph.types import Array, bfloat16, float16, float32, float64
 from lucid.export import Target, explain
 from lucid.export.exporter import export_graph
 from lucid.export.onnx_file.writer import in_memory
+from lucid.ops.elementwise import log1p
 from lucid.runtime import Session
 from tests.cases import case
 from tests.test_ops import UNITS, models_of
@@ -157,6 +158,8 @@ INTEGERS = lucid.tensor([1000000, 5])
 # Functions that are made of other ops, and what torch 2.13 gives: computed as they read, these overflow or lose digits.
 COMPOSED: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...], list[float]]] = {
     "lerp to the end": (lambda x: lucid.lerp(x, 1.0, 1.0), (BIG,), [1.0, 1.0, 1.0]),
+    "log1p of large numbers": (log1p, (BIG,), [46.0517019, 88.5967934, 0.6931472]),
+    "whole numbers by one that their type lacks": (lambda x: x / 300, (lucid.tensor([3], dtype="uint8"),), [0.01]),
     "lerp by weights": (lambda x, w: lucid.lerp(x, 1.0, w), (BIG, BIG / BIG), [1.0, 1.0, 1.0]),
     "lerp near the start": (lambda x: lucid.lerp(x, 2.0, 0.25), (BIG,), [7.5e19, 2.25e38, 1.25]),
     "addcmul of 0 times": (lambda x: lucid.addcmul(x, x, x, value=0), (BIG,), [1e20, 3e38, 1.0]),

@@ -397,6 +397,7 @@ def test_sizes_may_be_differences() -> None:
 def test_integers_to_a_negative_power_are_rounded_towards_0() -> None:
     base, power = lucid.tensor([2, -1, -1, 1, 0, 5]), lucid.tensor([-1, -3, -2, -7, 2, 3])
     assert (base**power).tolist() == [0, -1, 1, 1, 0, 125]
+    assert (base ** lucid.full((6,), -(2**63))).tolist() == [0, 1, 1, 1, 0, 0]
     specs = [lucid.spec(6, dtype="int64")] * 2
     session = lucid.runtime.Session(lucid.export.to_onnx(lambda x, y: x**y, *specs), threads=1)
     (output,) = session.run(dict(zip(session.inputs, (base.numpy(), power.numpy()), strict=True))).values()

@@ -54,7 +54,7 @@ _FACTORS: dict[str, Any] = {
     "asinh": lambda y, x: 1 / ops.sqrt(x * x + 1),
     "acosh": lambda y, x: 1 / (ops.sqrt(x - 1) * ops.sqrt(x + 1)),
     "atanh": lambda y, x: 1 / ((1 - x) * (1 + x)),
-    "expm1": lambda y, x: y + 1,
+    "expm1": lambda y, x: ops.exp(x),
     "log1p": lambda y, x: 1 / (1 + x),
     "erf": lambda y, x: 2 / math.sqrt(math.pi) * ops.exp(-x * x),
     "sigmoid": lambda y, x: y * (1 - y),
@@ -70,8 +70,9 @@ def _pow(g: Tensor, y: Tensor, x: Tensor, power: Tensor) -> tuple[Tensor, Tensor
     """At 0 to the power 0 both gradients are 0, as in torch."""
     exponent = None if power.is_traced or power.ndim else float(power.item())
     if exponent is not None:
-        simple = {0.0: 0 * x, 1.0: 1 + 0 * x, 2.0: 2 * x} if exponent in (0.0, 1.0, 2.0) else {}
-        return g * (simple[exponent] if simple else exponent * ops.pow(x, exponent - 1)), None
+        if exponent in (0.0, 1.0):
+            return g * exponent, None
+        return g * (2 * x if exponent == 2.0 else exponent * ops.pow(x, exponent - 1)), None
     to_x = ops.where(power == 0, 0.0, power * ops.pow(x, power - 1))
     to_power = ops.where((x == 0) & (power >= 0), 0.0, y * ops.log(x))
     return g * to_x, g * to_power

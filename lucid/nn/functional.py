@@ -404,7 +404,8 @@ def hardswish(x: Tensor, inplace: bool = False) -> Tensor:
 @torch_names
 def mish(x: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x)) (Misra 2019)."""
-    return x * ops.tanh(ops.softplus(x))
+    wide = at_least_float32(x)
+    return (wide * ops.tanh(ops.softplus(wide))).astype(x.dtype)
 
 
 @torch_names

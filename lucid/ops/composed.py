@@ -47,7 +47,15 @@ def exp2(x: Tensor) -> Tensor:
 @function
 def log10(x: Tensor) -> Tensor:
     """Logarithm to base 10."""
-    return log(x) * (1 / math.log(10))
+    return _rounded_once(lambda x: log(x) * (1 / math.log(10)), x)
+
+
+def _rounded_once(body: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """The body of some tensors; half precision is computed in float32 and rounded at the end, as in torch."""
+    common = common_dtype([x.spec for x in tensors])
+    if common.kind != "float" or common.itemsize > 2:
+        return body(*tensors)
+    return body(*(x.astype(float32) for x in tensors)).astype(common)
 
 
 def _real_pair(name: str, x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]:
@@ -61,7 +69,10 @@ def _real_pair(name: str, x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]
 @function
 def logaddexp(x: TensorLike, other: TensorLike) -> Tensor:
     """log(exp(x) + exp(other)), which does not overflow; in float32 for whole numbers."""
-    x, y = _real_pair("logaddexp", x, other)
+    return _rounded_once(_logaddexp, *_real_pair("logaddexp", x, other))
+
+
+def _logaddexp(x: Tensor, y: Tensor) -> Tensor:
     first = x >= y
     larger, smaller = where(first, x, y), where(first, y, x)
     return where(isinf(smaller), larger, larger + log1p(exp(smaller - larger)))  # infinities have no difference
@@ -85,6 +96,10 @@ def logit(x: Tensor, eps: float | None = None) -> Tensor:
 @function
 def sinc(x: Tensor) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0."""
+    return _rounded_once(_sinc, x)
+
+
+def _sinc(x: Tensor) -> Tensor:
     angle = math.pi * where(x == 0, 1, x)
     return where(x == 0, 1, angle.sin() / angle)
 
@@ -92,12 +107,18 @@ def sinc(x: Tensor) -> Tensor:
 @function
 def lerp(x: Tensor, end: TensorLike, weight: TensorLike) -> Tensor:
     """x + weight * (end - x), which is `end` for a weight of 1: from 0.5 on, it is computed from there, as in torch."""
-    end, weight = as_tensor("lerp", end), weight if isinstance(weight, int | float) else as_tensor("lerp", weight)
+    end = as_tensor("lerp", end)
+    if isinstance(weight, int | float):
+        return _rounded_once(lambda x, end: _lerp(x, end, weight)[abs(weight) >= 0.5], x, end)
+    return _rounded_once(
+        lambda x, end, weight: where(abs_(weight) < 0.5, *_lerp(x, end, weight)), x, end, as_tensor("lerp", weight)
+    )
+
+
+def _lerp(x: Tensor, end: Tensor, weight: Any) -> tuple[Tensor, Tensor]:
+    """From x and from the end."""
     apart = end - x
-    from_x, from_end = x + weight * apart, end - (1 - weight) * apart
-    if isinstance(weight, Tensor):
-        return where(abs_(weight) < 0.5, from_x, from_end)
-    return from_x if abs(weight) < 0.5 else from_end
+    return x + weight * apart, end - (1 - weight) * apart
 
 
 @function
@@ -105,14 +126,16 @@ def addcmul(x: Tensor, tensor1: TensorLike, tensor2: TensorLike, *, value: float
     """x + value * tensor1 * tensor2, in the promoted type of the tensors; for integers `value` is cut to one."""
     tensors = [x, as_tensor("addcmul", tensor1), as_tensor("addcmul", tensor2)]
     dtype = common_dtype([tensor.spec for tensor in tensors])
-    _, first, second = (tensor.astype(dtype) for tensor in tensors)
-    return add(x, first * (value if dtype.kind == "float" else int(value)) * second)
+    factor = value if dtype.kind == "float" else int(value)
+    return _rounded_once(lambda x, y, z: add(x, y * factor * z), x, *(tensor.astype(dtype) for tensor in tensors[1:]))
 
 
 @function
 def addcdiv(x: Tensor, tensor1: TensorLike, tensor2: TensorLike, *, value: float = 1) -> Tensor:
     """x + value * tensor1 / tensor2."""
-    return add(x, as_tensor("addcdiv", tensor1) * value / tensor2)
+    return _rounded_once(
+        lambda x, y, z: add(x, y * value / z), x, as_tensor("addcdiv", tensor1), as_tensor("addcdiv", tensor2)
+    )
 
 
 @function

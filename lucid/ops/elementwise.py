@@ -158,21 +158,12 @@ isnan = _unary("isnan", np.isnan, "IsNaN", ("float",), bool_, REALS)
 logical_not = _unary("logical_not", np.logical_not, "Not", ("bool",), by_kind=_TRUTHS)
 
 
-def _sigmoid(x: Array) -> Array:
-    # exp(-|x|) cannot overflow; both branches use it.
-    e = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype, copy=False)
-
-
-sigmoid = _float("sigmoid", _sigmoid, "Sigmoid")
-
-
 def _power(x: Array, y: Array) -> Array:
     """Integers to a negative power are 1 over a whole number, rounded towards 0."""
     if x.dtype.kind != "i" or not (y < 0).any():
         return np.asarray(np.power(x, y))
-    power = np.power(x, np.abs(y))
-    return np.where(y >= 0, power, np.where(np.abs(x) == 1, power, 0)).astype(x.dtype, copy=False)
+    power = np.power(x, np.where(y < 0, y & 1, y))  # of 1 and -1, which alone are not 0, to an even or odd power
+    return np.where((y >= 0) | (np.abs(x) == 1), power, 0).astype(x.dtype, copy=False)
 
 
 _AND, _OR = ({"bool": instead(name)} for name in ("logical_and", "logical_or"))
@@ -224,6 +215,15 @@ def in_wide(kernel: Callable[..., Any]) -> Callable[..., Array]:
         return np.asarray(kernel(*map(widened, arrays))).astype(arrays[0].dtype, copy=False)
 
     return compute
+
+
+def _sigmoid(x: Array) -> Array:
+    # exp(-|x|) cannot overflow; both branches use it.
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype, copy=False)
+
+
+sigmoid = _float("sigmoid", in_wide(_sigmoid), "Sigmoid")
 
 
 def _float_mod(x: Tensor, y: Tensor) -> Tensor:
@@ -289,6 +289,7 @@ def div(x: TensorLike, y: TensorLike) -> Tensor:
     """The quotient as a floating-point tensor: integers are divided as float32."""
     if half_beside_number((x, y)) is not None:
         return true_div(x, y)
+    x, y = _beside_number(x, y), _beside_number(y, x)
     x, y = _as_pair("div", x, y)
     if x.dtype.kind != "float" and y.dtype.kind != "float":
         x = x.astype("float32")
@@ -319,6 +320,13 @@ def mod(x: TensorLike, y: TensorLike) -> Tensor:
     if x.dtype.kind == "float" or y.dtype.kind == "float":
         return float_mod(x, y)
     return int_mod(x, y)
+
+
+def _beside_number(x: TensorLike, y: TensorLike) -> TensorLike:
+    """x, integers next to a number as float32, as their type may not hold the number."""
+    if isinstance(x, Tensor) and x.dtype.kind != "float" and isinstance(y, (int, float, np.generic)):
+        return x.astype(float32)
+    return x
 
 
 def _as_pair(name: str, x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]:
@@ -397,7 +405,7 @@ def expm1(x: Tensor) -> Tensor:
 
 @composite
 def log1p(x: Tensor) -> Tensor:
-    """log(1 + x), accurate near 0 (Kahan): log(u) x / (u - 1) where u = 1 + x is neither 1 nor infinite.
+    """log(1 + x), accurate near 0 (Kahan): log(u) * (x / (u - 1)) where u = 1 + x is neither 1 nor infinite.
 
     Half precision is computed in float32.
     """
@@ -405,7 +413,7 @@ def log1p(x: Tensor) -> Tensor:
     wide = at_least_float32(x)
     u = 1 + wide
     exact = (u == 1) | (u == math.inf)
-    return where(exact, wide, log(u) * wide / where(exact, 1, u - 1)).astype(x.dtype)
+    return where(exact, wide, log(u) * (wide / where(exact, 1, u - 1))).astype(x.dtype)
 
 
 def _real(x: Tensor) -> Tensor:

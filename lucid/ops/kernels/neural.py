@@ -142,13 +142,13 @@ def group_norm(x: Array, weight: Array | None, bias: Array | None, *, groups: in
     def compute(x: Array, out: Array, rows: slice) -> None:
         _normalize(x, out, eps)
         group = np.arange(rows.start, rows.start + len(x)) % groups
-        by_channel = out.reshape(len(x), channels, x.shape[-1] // max(1, channels))
+        by_channel = out.reshape(len(x), channels, x.shape[-1] // channels)
         if scale is not None:
             by_channel *= scale[group]
         if shift is not None:
             by_channel += shift[group]
 
-    return of_rows(x, max(1, math.prod(x.shape[1:]) // groups), compute)
+    return of_rows(x, math.prod(x.shape[1:]) // groups, compute)
 
 
 def _normalize(x: Array, out: Array, eps: float) -> None:

@@ -52,12 +52,14 @@ def in_pieces(x: Array, axes: int, compute: Callable[[Array, Array], None]) -> A
         whole = np.empty(x.shape, x.dtype)
         compute(x, whole)
         return whole
-    width = max(1, math.prod(x.shape[x.ndim - axes :]))
+    width = math.prod(x.shape[x.ndim - axes :])
     return of_rows(x, width, lambda rows, out, _: compute(rows, out))
 
 
 def of_rows(x: Array, width: int, compute: Callable[[Array, Array, slice], None]) -> Array:
     """`in_pieces` with x as rows of `width` numbers; `compute` also gets the slice of the rows that it works on."""
+    if not x.size:  # of rows without numbers nothing says how many there are
+        return np.empty(x.shape, x.dtype)
     rows = x.reshape(-1, width)
     result = np.empty(rows.shape, x.dtype)
 
