@@ -18,7 +18,17 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from lucid.batch.rows import RowError
-from lucid.batch.source import CHUNK, CHUNK_BYTES, COMMAS, Part, Rows, check_names, in_files, no_column, part_size
+from lucid.batch.source import (
+    CHUNK,
+    CHUNK_BYTES,
+    Part,
+    Rows,
+    check_names,
+    in_files,
+    no_column,
+    other_separator,
+    part_size,
+)
 from lucid.batch.storage import open_file
 from lucid.core.number_ranges import is_whole
 from lucid.core.words.progress import phase
@@ -231,8 +241,12 @@ def _csv_records(stream: Any, file: str, start: int, line: int, separator: str) 
                 yield Record(wrong, where, lines.position, lines.line)
             where = lines.line
     except csv.Error as error:
-        hint = f"; {COMMAS}" if separator == "," and '";' in lines.text else ""
-        raise ValueError(f"{file}: the record at line {where} is not CSV: {error}{hint}") from error
+        hint, problem = other_separator(lines.text, '"') if separator == "," else "", str(error).partition(" - ")[0]
+        if "\r" in lines.text.rstrip("\r\n"):
+            hint = "; its lines end with CR alone: save it with LF or CR LF"
+        elif not hint and problem.startswith(("unexpected end", "'")):  # what Python says of quotation marks
+            hint = "; double quotation marks within a text, and close it right before the separator"
+        raise ValueError(f"{file}: the record at line {where} is not CSV: {problem}{hint}") from error
 
 
 class _Lines:

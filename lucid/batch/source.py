@@ -95,7 +95,11 @@ def part_size(first: int, rows: int) -> int:
     return min(rows, max(_FIRST, first))
 
 
-COMMAS = "save it with commas between the columns, not semicolons"  # which some spreadsheets write
+_INSTEAD_OF_COMMAS = {
+    ";": "semicolons",
+    "\t": "tabs, which are for names in .tsv",
+    "|": "bars",
+}  # as some programs write
 
 
 def in_files(row: int, counts: Sequence[int]) -> tuple[int, int]:
@@ -128,11 +132,25 @@ def check_names(names: Sequence[str], where: str) -> None:
         raise ValueError(f"{where}: has two columns of the name {twice[0]!r}; rename one of them")
 
 
+def other_separator(line: str, before: str = "", column: str | None = None) -> str:
+    """The advice for a line of CSV with another separator than commas, or nothing.
+
+    Args:
+        line: of the file.
+        before: what stands in front of the separator.
+        column: the name of a column that the line has; any by default.
+    """
+    for mark, name in _INSTEAD_OF_COMMAS.items():
+        if before + mark in line and (column is None or column in line.split(mark)):
+            return f"; save it with commas between the columns, not {name}"
+    return ""
+
+
 def no_column(name: str, where: str, columns: Sequence[str], option: str = "--column") -> KeyError:
     """The error for a missing column, which an option of the commands names."""
     message = f"{where}: has no column {name!r}; its columns are {', '.join(columns) or 'none'}"
-    if len(columns) == 1 and name in columns[0].split(";"):
-        return KeyError(f"{message}; {COMMAS}")
+    if len(columns) == 1 and (advice := other_separator(columns[0], column=name)):
+        return KeyError(message + advice)
     return KeyError(f"{message}{did_you_mean(name, columns) or '; name another one'} ({option})")
 
 

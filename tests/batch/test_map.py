@@ -473,6 +473,18 @@ def test_wrong_input(predictor, tmp_path, columns, options, error, message):
             KeyError,
             "are text;label; save it with commas between the columns, not semi",
         ),
+        (
+            {"a.csv": b"text\tlabel\na\tb\n"},
+            KeyError,
+            "commas between the columns, not tabs, which are for names in .tsv",
+        ),
+        ({"a.csv": b"text|label\na|b\n"}, KeyError, "save it with commas between the columns, not bars"),
+        ({"a.csv": b"text,n\ra,1\rb,2\r"}, ValueError, "its lines end with CR alone: save it with LF or CR LF"),
+        (
+            {"a.csv": b'text,n\na,"b"c\n'},
+            ValueError,
+            "line 2 is not CSV: .*; double quotation marks within a text, and",
+        ),
         ({"a.jsonl": b"\n"}, ValueError, "has no rows"),
         ({"a.csv": b'text\n"a\nb'}, ValueError, "the record at line 2 is not CSV: unexpected end of data"),
         ({"a.csv": b'"text";"n"\n"a";1\n'}, ValueError, "line 1 is not CSV: .*; save it with commas between the colum"),

@@ -166,6 +166,26 @@ def test_a_prompt_of_which_the_model_makes_nan_says_so_and_the_others_are_answer
     assert columns["error"][1].startswith("generate: the model gave NaN for ")
 
 
+class Frame:
+    """What a predictor reads of a frame of pandas, which is no Mapping."""
+
+    def __init__(self, columns):
+        self._columns = columns
+        self.keys, self.items = columns.keys, columns.items
+
+    def __contains__(self, name):
+        return name in self._columns
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+
+def test_a_frame_is_columns_by_name(sentences):
+    columns = batch.Predictor(sentences)(Frame({"text": ["a", None], "id": [1, 2]}))
+    assert list(columns) == ["text", "id", "embedding", "error"]
+    assert columns["error"].tolist() == [None, "the text is null"]
+
+
 def test_no_rows_and_only_bad_rows_have_the_same_columns(sentences):
     predictor = batch.Predictor(sentences, output="vector")
     assert predictor({"text": []})["vector"].shape == (0, 16)
