@@ -147,6 +147,33 @@ def test_adaptive_pooling_of_images() -> None:
     np.testing.assert_allclose(nn.AdaptiveAvgPool2d(1)(x)[:, :, 0, 0], x.mean((2, 3)), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("cells", [(None, 1), (1, None), (None, 3), (None, None)])
+def test_adaptive_pooling_keeps_an_axis_of_any_size(cells: tuple[int | None, int | None]) -> None:
+    def pooled(x: lucid.Tensor) -> Any:
+        return F.adaptive_avg_pool2d(x, cells), F.adaptive_max_pool2d(x, cells, return_indices=True)
+
+    session = Session(lucid.export.to_onnx(pooled, lucid.spec("N", 3, "H", "W")))
+    for shape in ((2, 3, 4, 6), (1, 3, 7, 5), (1, 3, 1, 1)):
+        x = lucid.randn(*shape)
+        mean, (maximum, place) = pooled(x)
+        for own, exported in zip((mean, maximum, place), session.run({"x": x.numpy()}).values(), strict=True):
+            np.testing.assert_allclose(own.numpy(), exported, rtol=1e-5, atol=1e-6)
+        assert mean.shape == maximum.shape == (*shape[:2], cells[0] or shape[2], cells[1] or shape[3])
+        if cells == (1, None):
+            np.testing.assert_allclose(mean, x.numpy().mean(2, keepdims=True), rtol=1e-5, atol=1e-6)
+            np.testing.assert_array_equal(maximum, x.numpy().max(2, keepdims=True))
+            np.testing.assert_array_equal(place[:, :, 0] // shape[3], x.numpy().argmax(2))
+
+
+def test_area_resizing_of_any_size() -> None:
+    session = Session(
+        lucid.export.to_onnx(lambda x: F.interpolate(x, scale_factor=0.5, mode="area"), lucid.spec(1, 1, "L"))
+    )
+    for size in (2, 7, 10):
+        x = np.random.default_rng(size).standard_normal((1, 1, size)).astype(np.float32)
+        np.testing.assert_allclose(session(x), F.interpolate(lucid.tensor(x), scale_factor=0.5, mode="area"), atol=1e-6)
+
+
 # normalisation ----------------------------------------------------------------------------------------------------
 
 

@@ -360,6 +360,7 @@ def test_what_is_no_whole_number_is_refused_and_computed_as_a_tensor(compute: Ca
         lambda x: x.roll(x.shape[1], 2).roll((1, x.shape[0]), (0, 1)),
         lambda x: x.triu(diagonal=x.shape[1] - 1) + x.tril(diagonal=-x.shape[0]),
         lambda x: lucid.full((x.shape[1], x.shape[0] + x.shape[1]), -1.0).triu(diagonal=x.shape[0] + 1),
+        lambda x: lucid.full((2,), x.shape[1]) + lucid.full((), x.shape[0], "float32") + x.new_full((), x.shape[1]),
         lambda x: F.one_hot(x.argmax(1), x.shape[1]),
     ],
 )

@@ -16,7 +16,7 @@ import lucid
 from lucid import nn, ops
 from lucid.core.graph.types import Array
 from lucid.core.sizes.bounds import Bound
-from lucid.core.sizes.dims import SymbolicSizeError, dim, evaluate
+from lucid.core.sizes.dims import dim, evaluate
 from lucid.core.targets.runtimes import SIZE_BOUNDS
 from lucid.export import to_onnx
 from lucid.importing import element_functions as elements
@@ -268,11 +268,23 @@ def test_a_while_loop_needs_values_that_are_known() -> None:
 def test_parts_of_sizes_are_rounded() -> None:
     length = dim("L")
     half, more = f.size_product(length, 0.5), f.size_quotient(f.size_product(1.5, length), 2)
-    rounded = [f.size_floor(half), f.size_ceil(half), TABLE["trunc"](more)]
-    assert [[evaluate(size, {"L": number}) for size in rounded] for number in (7, 8)] == [[3, 4, 5], [4, 4, 6]]
+    rounded = [f.size_floor(half), f.size_ceil(half), TABLE["trunc"](more), f.size_round(half)]
+    assert [[evaluate(size, {"L": number}) for size in rounded] for number in (7, 8)] == [[3, 4, 5, 4], [4, 4, 6, 4]]
+    assert [evaluate(f.size_round(more), {"L": number}) for number in range(9)] == [round(n * 0.75) for n in range(9)]
     assert (f.size_product(3, 0.5), f.size_floor(1.5), f.size_ceil(1.5), TABLE["trunc"](-1.5)) == (1.5, 1, 2, -1)
-    with pytest.raises(SymbolicSizeError, match="a size combined with 0.3 is not always a whole number"):
-        f.size_product(length, 0.3)
+    assert (f.size_round(2.5), f.size_round(2.25, 1)) == (2, 2.2)
+
+
+def test_fractions_of_sizes_are_numbers_in_floating_point() -> None:
+    def compute(x: lucid.Tensor) -> lucid.Tensor:
+        length, add = x.shape[0], TABLE["add"]
+        parts = f.size_product(length, 0.3), f.size_quotient(1, length), f.size_power(length, -1), TABLE["neg"](length)
+        return x * add(add(*parts[:2]), add(f.size_product(parts[2], 0.5), f.size_quotient(parts[3], 4)))
+
+    x = np.ones(5, np.float32)
+    expected = np.full(5, 1.5 + 0.2 + 0.1 - 1.25, np.float32)
+    for results in (lucid.trace(compute, ("L",)).run([x])[0], compute(lucid.tensor(x)).numpy()):
+        np.testing.assert_allclose(results, expected, rtol=1e-6)
 
 
 def test_a_step_of_a_dynamic_size_is_a_factor() -> None:
@@ -286,6 +298,7 @@ def test_a_step_of_a_dynamic_size_is_a_factor() -> None:
         (lambda x: f.slice_axis(x, 0, 0, x.sum()), "a slice whose length is the value of a tensor"),
         (lambda x: f.split(x, [x.sum(), 2]), "lengths are values of a tensor, .* with torch.nn.functional.grouped_mm"),
         (f.distances_of_pairs, "pdist of a dynamic number of rows"),
+        (lambda x: x * f.size_floor(f.size_product(x.shape[0], 0.3)), r"rounded from a fraction .* \* 3 // 10"),
         (
             lambda x: layers.flex_attention(x, x, x, None, [], 1.0, {"OUTPUT_LOGSUMEXP": True}),  # type: ignore[arg-type]
             "flex_attention with return_lse",

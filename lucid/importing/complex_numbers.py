@@ -104,13 +104,13 @@ def _to_copy(x: Any, dtype: DType | None = None) -> Any:
     return _pair(x if isinstance(x, Complex) or x.dtype.kind == "float" else x.astype(float32))
 
 
-def _each(function: Function, x: Any) -> Any:
+def each_part(function: Function, x: Any) -> Any:
     """A function of a real tensor, or of each part of a complex one."""
     return Complex(*map(function, x)) if isinstance(x, Complex) else function(x)
 
 
 def _moved(x: Any, axis: int, to: int) -> Any:
-    return _each(lambda part: part.movedim(axis, to), x)
+    return each_part(lambda part: part.movedim(axis, to), x)
 
 
 def _scaled(x: Any, sizes: Sequence[Any], norm: int) -> Any:
@@ -119,7 +119,7 @@ def _scaled(x: Any, sizes: Sequence[Any], norm: int) -> Any:
         return x
     count = _tensor(math.prod(sizes), (x.real if isinstance(x, Complex) else x).dtype)
     divisor = ops.sqrt(count) if norm == 1 else count
-    return _each(lambda part: part / divisor, x)
+    return each_part(lambda part: part / divisor, x)
 
 
 def _transforms(x: Complex, axes: Sequence[int], norm: int, forward: bool) -> Complex:

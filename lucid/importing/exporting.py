@@ -21,6 +21,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from lucid.core.graph.pytree import like
 from lucid.core.number_ranges import is_whole
 from lucid.core.words.other_libraries import type_name
 from lucid.importing.guards import past_ones
@@ -342,7 +343,7 @@ def _grown(value: Any, axes: Any, small: set[str], places: Sequence[int], count:
         return {key: _grown(item, axes and axes[key], small, places, count) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         items = [_grown(item, axes and axes[place], small, places, count) for place, item in enumerate(value)]
-        return type(value)(items)
+        return like(value, items)
     return value
 
 
@@ -366,7 +367,9 @@ def _shapes(value: Any, axes: Any, everything: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _shapes(item, axes[key] if axes else None, everything) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_shapes(item, axes[place] if axes else None, everything) for place, item in enumerate(value))
+        return like(
+            value, [_shapes(item, axes[place] if axes else None, everything) for place, item in enumerate(value)]
+        )
     return None
 
 
@@ -375,7 +378,7 @@ def fixed_axis(axis: int, path: str, name: str, size: int) -> str:
     return (
         f"axis {axis} of {path} is named {name!r}, but the module works with size {size} only: give the number instead "
         "of a name, or mend the line that needs it; a loop of Python over the axis becomes one of nn.LSTM, nn.GRU or "
-        "torch's scan"
+        "torch's scan, and float(size) or math.sqrt(size), which torch computes once, size * 1.0 or size**0.5"
     )
 
 

@@ -6,6 +6,7 @@ Arguments about devices, memory and gradients are left out before. Sizes are int
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ def arange(start: Any, end: Any, step: Any = 1, dtype: DType | None = None) -> T
 
 
 def scalar_tensor(value: Any, dtype: DType | None = None) -> Tensor:
-    return _tensor(value, dtype or float32) if isinstance(value, Dim) else ops.full((), value, dtype or float32)
+    return ops.full((), value, dtype or float32)
 
 
 def item(x: Any) -> Any:
@@ -55,6 +56,23 @@ class Part(NamedTuple):
 _FINEST = 1024  # of the denominators with which products in floating point are exact
 
 
+def in_floats(x: Any) -> Any:
+    """A size, or a part of one, as a tensor in floating point; anything else as it is."""
+    if isinstance(x, Part):
+        return _tensor(x.size, float32) * (x.numerator / x.denominator)
+    return _tensor(x, float32) if isinstance(x, Dim) else x
+
+
+def of_sizes(function: Function) -> Function:
+    """Arithmetic of sizes, which is that of floating point once an operand is a fraction: 1 / L, L ** 0.5."""
+
+    def of_sizes(*operands: Any) -> Any:
+        exact = all(isinstance(each, (int, Dim)) for each in operands)
+        return function(*(operands if exact else map(in_floats, operands)))
+
+    return of_sizes
+
+
 def size_product(x: Any, y: Any) -> Any:
     """A product of sizes, or of a size and a fraction, as half of a height."""
     for size, factor in ((x, y), (y, x)):
@@ -63,23 +81,55 @@ def size_product(x: Any, y: Any) -> Any:
             part = size if isinstance(size, Part) else Part(size, 1, 1)
             if numerator > 0 and part.denominator * denominator <= _FINEST:
                 return Part(part.size, part.numerator * numerator, part.denominator * denominator)
-    return x * y
+    return of_sizes(operator.mul)(x, y)
 
 
 def size_quotient(x: Any, y: Any) -> Any:
     """A quotient of sizes; by a power of two it is a part of one."""
     exact = isinstance(x, (Dim, Part)) and isinstance(y, (int, float)) and math.frexp(y)[0] == 0.5
-    return size_product(x, 1 / y) if exact else x / y
+    return size_product(x, 1 / y) if exact else in_floats(x) / in_floats(y)
+
+
+def size_power(x: Any, y: Any) -> Any:
+    """A power of a size: no size if the exponent is below 0."""
+    return in_floats(x) ** y if isinstance(y, int) and y < 0 else of_sizes(operator.pow)(x, y)
 
 
 def size_floor(x: Any) -> Any:
     """The largest size up to a part of one."""
-    return x.size * x.numerator // x.denominator if isinstance(x, Part) else math.floor(x)
+    return x.size * x.numerator // x.denominator if isinstance(x, Part) else math.floor(rounded_number(x))
+
+
+def size_trunc(x: Any) -> Any:
+    """The same, towards 0."""
+    return size_floor(x) if isinstance(x, Part) else math.trunc(rounded_number(x))
 
 
 def size_ceil(x: Any) -> Any:
     """The smallest size from a part of one on."""
-    return (x.size * x.numerator + x.denominator - 1) // x.denominator if isinstance(x, Part) else math.ceil(x)
+    return (
+        (x.size * x.numerator + x.denominator - 1) // x.denominator
+        if isinstance(x, Part)
+        else math.ceil(rounded_number(x))
+    )
+
+
+def size_round(x: Any, digits: int | None = None) -> Any:
+    """The size next to a part of one; of two, the even one."""
+    if not isinstance(x, Part):
+        return round(rounded_number(x), digits)
+    size, of = x.size * x.numerator, x.denominator
+    return (2 * size + of - 1 + size // of % 2) // (2 * of)
+
+
+def rounded_number(x: Any) -> Any:
+    """What is rounded to a size: a number, or a size, and no tensor."""
+    if isinstance(x, Tensor):
+        raise NotImplementedError(
+            "a size that is rounded from a fraction other than halves, quarters and so on, such as 0.3 of a length: "
+            "write it in integers, x.shape[1] * 3 // 10"
+        )
+    return x
 
 
 # Types and copies -----------------------------------------------------------------------------------------------------

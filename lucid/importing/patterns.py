@@ -17,7 +17,8 @@ from torch.fx import Graph, Node
 
 from lucid import ops
 from lucid.core.graph.types import int64
-from lucid.importing.functions import END, scalar_tensor
+from lucid.importing.complex_numbers import each_part
+from lucid.importing.functions import END, in_floats, scalar_tensor, slice_axis
 from lucid.importing.matching import AND, VIEWS, Sizes, aten, element_type, is_call, is_sum, is_true, number, replace
 from lucid.importing.scatter_functions import put
 from lucid.ops.operand_conversion import as_tensor
@@ -37,9 +38,9 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor, half: int) -> Tensor:
     return ops.rotary_embedding(x, cos, sin)
 
 
-def with_axes(x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """`ops.unsqueeze` at several places of the result."""
-    return ops.unsqueeze(x, axes)
+def with_axes(x: Any, axes: tuple[int, ...]) -> Any:
+    """`ops.unsqueeze` at several places of the result, also of complex numbers."""
+    return each_part(lambda part: ops.unsqueeze(part, axes), x)
 
 
 def _places(size: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
@@ -65,12 +66,33 @@ def size_as_tensor(size: Any) -> Tensor:
     return scalar_tensor(size, int64)
 
 
+def fraction_as_tensor(size: Any) -> Tensor:
+    """A number in floating point, made of sizes, among the outputs."""
+    return scalar_tensor(in_floats(size))
+
+
+def parts(x: Tensor, size: Any, axis: int, count: int) -> Any:
+    """The first `count` parts of a size that depends on the axis."""
+    return [slice_axis(x, axis, place * size, (place + 1) * size) for place in range(count)]
+
+
 def grouped(x: Tensor, weight: Tensor, counts: Tensor) -> Tensor:
     """`ops.grouped_mm` by matrices (G, N, K) for as many rows each as `counts` (G) says."""
     return ops.grouped_mm(x, weight.mT, counts.cumsum(0))
 
 
-LARGER = (rms_norm, rotated, with_axes, strided, strided_scatter, size_as_tensor, grouped)
+LARGER = (
+    rms_norm,
+    rotated,
+    with_axes,
+    strided,
+    strided_scatter,
+    size_as_tensor,
+    fraction_as_tensor,
+    in_floats,
+    parts,
+    grouped,
+)
 _STRIDED: dict[Any, Callable[..., Any]] = {
     aten.as_strided.default: strided,
     aten.as_strided_copy.default: strided,
@@ -82,16 +104,12 @@ CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_con
 def with_larger_operations(graph: Graph, names: Mapping[str, str]) -> None:
     """Replace what is recognised, in place."""
     sizes = Sizes(names)
-    output = next(node for node in graph.nodes if node.op == "output")
-    for node in output.all_input_nodes:
-        if isinstance(node.meta.get("val"), torch.SymInt):
-            with graph.inserting_before(output):
-                output.replace_input_with(node, graph.call_function(size_as_tensor, (node,)))
+    _give_tensors(graph)
     for node in reversed(graph.nodes):
         if node.op == "call_function" and not node.users and any(check in str(node.target) for check in CHECKS):
             graph.erase_node(node)
     rules = (
-        *(_identity, _repeated_operands, _gelu, _norm, _weighted_norm, _rotation, _axes_of_one, _every_place),
+        *(_identity, _parts, _repeated_operands, _gelu, _norm, _weighted_norm, _rotation, _axes_of_one, _every_place),
         _groups,
     )
     for rule in rules:
@@ -99,6 +117,21 @@ def with_larger_operations(graph: Graph, names: Mapping[str, str]) -> None:
             if node.op == "call_function" and node.users:
                 rule(graph, node, sizes)
         graph.eliminate_dead_code()
+
+
+def _give_tensors(graph: Graph) -> None:
+    """Sizes among the outputs, and fractions of sizes for outputs and operators, as tensors."""
+    for node in list(graph.nodes):
+        value = node.meta.get("val")
+        for user in list(node.users) if isinstance(value, (torch.SymInt, torch.SymFloat)) else ():
+            kind: Callable[[Any], Any] | None = None
+            if user.op == "output":
+                kind = size_as_tensor if isinstance(value, torch.SymInt) else fraction_as_tensor
+            elif isinstance(value, torch.SymFloat) and isinstance(user.target, torch._ops.OpOverload):
+                kind = in_floats
+            if kind is not None:
+                with graph.inserting_before(user):
+                    user.replace_input_with(node, graph.call_function(kind, (node,)))
 
 
 # What changes nothing -------------------------------------------------------------------------------------------------
@@ -141,6 +174,13 @@ def _identity(graph: Graph, node: Node, sizes: Sizes) -> None:
     )
     if nothing:
         node.replace_all_uses_with(source)
+
+
+def _parts(graph: Graph, node: Node, sizes: Sizes) -> None:
+    """Parts of a dynamic size, as of `chunk`: torch knows how many there are."""
+    if is_call(node, aten.split.Tensor) and isinstance(node.args[1], Node):
+        x, size, axis = (*node.args, 0)[:3]
+        replace(graph, node, parts, (x, size, axis, len(node.meta["val"])))
 
 
 def _has_its_memory(node: Node) -> bool:

@@ -155,6 +155,12 @@ def _put(values: list[Any], places: Any, value: Any, specs: Any, path: str) -> N
             )
         for key, place in parts.items():
             _put(values, place, items[key], specs and specs[key], f"{path}.{key}")
+    elif isinstance(value, Tensor) or value != places:
+        shown = "a tensor" if isinstance(value, Tensor) else repr(value)
+        raise ValueError(
+            f"input {path} is {shown}, expected {places!r}, as in the example of from_torch: torch took it as a "
+            "constant; import the module once more with another example"
+        )
 
 
 def _by_key(value: Any) -> Mapping[Any, Any]:

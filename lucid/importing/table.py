@@ -6,7 +6,6 @@ functions. Arguments come in ATen's order; those about devices and memory are le
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from collections.abc import Callable
@@ -38,21 +37,22 @@ _ROWS: dict[str, Function] = {
     # sizes
     "aten.sym_size.int": lambda x, axis: x.shape[axis],
     "aten.sym_numel.default": lambda x: x.numel(),
-    "add": operator.add,
-    "sub": operator.sub,
+    "add": f.of_sizes(operator.add),
+    "sub": f.of_sizes(operator.sub),
     "mul": f.size_product,
-    "floordiv": operator.floordiv,
+    "floordiv": f.of_sizes(operator.floordiv),
     "truediv": f.size_quotient,
-    "mod": operator.mod,
-    "neg": operator.neg,
-    "pow": operator.pow,
+    "mod": f.of_sizes(operator.mod),
+    "neg": f.of_sizes(operator.neg),
+    "pow": f.size_power,
     "getitem": operator.getitem,
     "sym_max": sym_max,
     "sym_min": sym_min,
     "sym_float": lambda x: float(x) if isinstance(x, int) else x,
     "ceil": f.size_ceil,
     "floor": f.size_floor,
-    "trunc": lambda x: f.size_floor(x) if isinstance(x, f.Part) else math.trunc(x),
+    "trunc": f.size_trunc,
+    "round": f.size_round,
     # operators with bodies
     "cond": f.cond,
     "scan": f.scan,
@@ -290,7 +290,13 @@ _ROWS: dict[str, Function] = {
     "aten.max_pool3d_with_indices.default": partial(F.max_pool3d, return_indices=True),
     "aten.convolution.default": layers.convolution,
     "aten.grid_sampler.default aten.grid_sampler_2d.default aten.grid_sampler_3d.default": layers.grid_sampler,
-    "aten.upsample_nearest1d.vec aten.upsample_nearest2d.vec": layers.upsample("nearest", False),
+    "aten.upsample_nearest1d.vec aten.upsample_nearest2d.vec aten.upsample_nearest3d.vec": layers.upsample(
+        "nearest", False
+    ),
+    "aten._upsample_nearest_exact1d.vec aten._upsample_nearest_exact2d.vec aten._upsample_nearest_exact3d.vec": (
+        layers.upsample("nearest-exact", False)
+    ),
+    "aten.upsample_trilinear3d.vec": layers.upsample("trilinear", True),
     "aten.upsample_bilinear2d.vec": layers.upsample("bilinear", True),
     "aten.upsample_bicubic2d.vec": layers.upsample("bicubic", True),
     "aten.upsample_linear1d.vec": layers.upsample("linear", True),

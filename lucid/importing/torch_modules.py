@@ -187,12 +187,16 @@ def _user_inputs(program: ExportedProgram, graph: Graph) -> list[Node]:
 
 
 def _inputs(program: ExportedProgram, user: Sequence[Node]) -> dict[str, Any]:
-    """The arguments of torch's `forward` by name, with placeholders in the places of tensors; without plain values."""
-    constant = {item.arg.name for item in program.graph_signature.input_specs if isinstance(item.arg, ConstantArgument)}
-    args, kwargs = pytree.tree_unflatten(list(user), program.call_spec.in_spec)
+    """The arguments of torch's `forward` by name, with placeholders in the places of tensors; without plain values,
+    except those within a list, tuple or dict.
+    """
+    arguments = [item.arg for item in program.graph_signature.input_specs]
+    plain = {arg.name: arg.value for arg in arguments if isinstance(arg, ConstantArgument)}
+    leaves = [plain.get(node.target, node) for node in user]
+    args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
     names = program.module_call_graph[0].signature.forward_arg_names or [f"input_{place}" for place in range(len(args))]
     named = dict(zip(names, args, strict=False)) | kwargs
-    return {name: value for name, value in named.items() if not {node.target for node in _leaves(value)} <= constant}
+    return {name: value for name, value in named.items() if _leaves(value)}
 
 
 def _leaves(value: Any) -> list[Node]:

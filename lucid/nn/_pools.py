@@ -9,7 +9,7 @@ from typing import Any
 from lucid import ops
 from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import float32, show_shape
-from lucid.core.sizes.dims import Dim, Size, product
+from lucid.core.sizes.dims import Shape, Size, product, same
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.nn.convolution import Ints, over_batch, per_axis
 from lucid.ops.creation import size_op
@@ -164,16 +164,13 @@ def _maximum(axes: int) -> Pool:
     return pool
 
 
-def _cells(name: str, x: Tensor, output_size: Any, axes: int) -> tuple[int, ...]:
+def _cells(name: str, x: Tensor, output_size: Any, axes: int) -> Shape:
     """The numbers of cells; for None that of the elements."""
     if x.ndim not in (axes + 1, axes + 2):
         raise ValueError(f"{name}: got shape {show_shape(x.shape)}, expected (N, C) and {axes} more axes, or without N")
     output_sizes: Any = (None,) if output_size is None else output_size
     sizes = per_axis(name, "output_size", output_sizes, axes, None)
     cells = tuple(size if cells is None else cells for size, cells in zip(x.shape[-axes:], sizes, strict=True))
-    for each in cells:
-        if isinstance(each, Dim):
-            raise ValueError(f"{name}: output_size None keeps the size {each}, which is known only when the model runs")
     return per_axis(name, "output_size", cells, axes, 1)
 
 
@@ -198,9 +195,10 @@ def _adaptive_maximum(axes: int) -> Pool:
         sizes = _cells(name, x, output_size, axes)
         pairs = list(zip(x.shape[-axes:], sizes, strict=True))
         tables = [_cell_table(size, cells) for size, cells in pairs]
-        if all(cells == 1 for cells in sizes) and not is_differentiated():
-            maxima = x.amax(tuple(range(-axes, 0)), True)
-        elif all(isinstance(size, int) and not size % cells for size, cells in pairs):
+        whole = tuple(axis for axis, cells in enumerate(sizes, start=-axes) if same(cells, 1))
+        if all(same(cells, 1) or same(size, cells) for size, cells in pairs) and not is_differentiated():
+            maxima = x.amax(whole, True) if whole else x
+        elif all(isinstance(size, int) and isinstance(cells, int) and not size % cells for size, cells in pairs):
             maxima = maximum(x, tuple(int(size // cells) for size, cells in pairs))
         else:
             maxima = _largest(_windows(x, tables))

@@ -207,7 +207,7 @@ def average_pool(  # type: ignore[empty-body]
 
 
 @composite
-def adaptive_average_pool(x: Tensor, *, output_size: Ints) -> Tensor:
+def adaptive_average_pool(x: Tensor, *, output_size: Shape) -> Tensor:
     """Means over windows that divide each spatial axis as evenly as possible into the given number of cells.
 
     Cell i of n covers the elements from floor(i * size / n) up to, but not including, ceil((i + 1) * size / n).
@@ -215,13 +215,13 @@ def adaptive_average_pool(x: Tensor, *, output_size: Ints) -> Tensor:
     Raises:
         ValueError: unless there is one positive output size for each spatial axis.
     """
-    if x.ndim != 2 + len(output_size) or min(output_size) < 1:
+    if x.ndim != 2 + len(output_size) or any(isinstance(cells, int) and cells < 1 for cells in output_size):
         raise ValueError(
             f"adaptive_average_pool: input {show_shape(x.shape)}, expected (N, C, *spatial) with a positive output "
             f"size for each spatial axis, got {output_size}"
         )
     uneven = []
-    if whole := tuple(axis for axis, cells in enumerate(output_size, start=2) if cells == 1):
+    if whole := tuple(axis for axis, cells in enumerate(output_size, start=2) if same(cells, 1)):
         x = mean(x, axis=whole, keepdims=True)
     for axis, cells in enumerate(output_size, start=2):
         if not same(x.shape[axis] % cells, 0):
@@ -237,7 +237,7 @@ def adaptive_average_pool(x: Tensor, *, output_size: Ints) -> Tensor:
     return permute(x, [order.index(axis) for axis in range(x.ndim)])
 
 
-def _cell_means(x: Tensor, axis: int, cells: int) -> Tensor:
+def _cell_means(x: Tensor, axis: int, cells: Size) -> Tensor:
     """Means over the cells of an axis. Elements outside a cell are replaced: times 0, infinity would become NaN."""
     size, cell = x.shape[axis], arange_op(start=0, stop=cells)
     total = size_op(size=size)

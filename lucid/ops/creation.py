@@ -157,8 +157,9 @@ def full(shape: Size | Sequence[Size], value: Scalar | Tensor, dtype: DTypeLike 
 
     Raises:
         OverflowError: for a number that the element type cannot hold.
-        TypeError: for anything but a number.
+        TypeError: for anything but a number or a size.
     """
+    value = tensor(value) if isinstance(value, Dim) else value
     if isinstance(value, Tensor):
         usual = {"bool": bool_, "int": int64, "float": float32}[value.dtype.kind]
         return expand(value.astype(usual if dtype is None else dtype), as_shape((shape,)))

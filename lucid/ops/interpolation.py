@@ -83,7 +83,7 @@ def interpolate(
             f"interpolate: {show_shape(x.shape)} would get the sizes {show_shape(sizes)}, expected 1 or more"
         )
     if mode == "area":
-        return adaptive_average_pool(x, output_size=tuple(int(n) for n in sizes))
+        return adaptive_average_pool(x, output_size=tuple(sizes))
     factors = [None] * axes if recompute_scale_factor else factors
     return resized(x, tuple(sizes), tuple(factors), mode, bool(align_corners), antialias)
 

@@ -455,6 +455,17 @@ def put(indices: Callable[..., Any], values: Callable[..., Any]) -> Callable[[to
     return put
 
 
+def test_axes_are_added_to_complex_numbers() -> None:
+    turns = torch.outer(torch.arange(16.0), torch.tensor([1.0, 0.1]))
+    waves = torch.polar(torch.ones_like(turns), turns)
+
+    def rotated(x: torch.Tensor) -> torch.Tensor:
+        pairs = torch.view_as_complex(x.unflatten(-1, (2, 2, 2)))
+        return torch.view_as_real(pairs * waves[: x.shape[1]][None, :, None]).flatten(2)
+
+    agree(of(rotated), X)
+
+
 MASKS = {
     "a row": put(lambda x: x[..., 0] > 0, lambda x: torch.arange(8.0)),
     "one number": put(lambda x: x > 0, lambda x: torch.ones(1)),
