@@ -65,6 +65,7 @@ Schedule: TypeAlias = Callable[[Tensor], "Tensor | float"]
 """From the number of steps before this one, a float32 tensor (), to the learning rate."""
 Rule: TypeAlias = Callable[[Tensor, Tensor, dict[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
 """From a parameter, its gradient and the parts of its state to what is subtracted from it, and the new parts."""
+_SHARE = Range("at least 0 and below 1", lambda x: 0 <= x < 1)
 _TOGETHER = 6
 """So many vectors, such as biases, are computed as one: joining them takes less time than calls of each op. A shader of
 WebGPU reads and writes 8 buffers."""
@@ -323,7 +324,7 @@ class SGD(Optimizer):
     """
 
     _decay_in_gradient, _elementwise = True, True
-    _ranges: ClassVar = {"momentum": Range("at least 0 and below 1", lambda x: 0 <= x < 1)}
+    _ranges: ClassVar = {"momentum": _SHARE}
 
     momentum: float = 0.0
     nesterov: bool = False
@@ -357,7 +358,7 @@ class AdamW(Optimizer):
     """
 
     _elementwise = True
-    _ranges: ClassVar = {"betas": Range("above 0 and below 1", lambda x: 0 < x < 1), "eps": NOT_NEGATIVE}
+    _ranges: ClassVar = {"betas": _SHARE, "eps": NOT_NEGATIVE}
     _pairs = ("betas",)
 
     weight_decay: float | Mapping[str, float] = 0.01
@@ -370,7 +371,7 @@ class AdamW(Optimizer):
     def _rule(self, rate: Tensor | float, count: Tensor) -> Rule:
         # 1 - beta ** count without a loss of digits, as beta is near 1. The root of the second one is in the size and
         # in eps, where it is one number.
-        first, second = (-expm1(count * math.log(beta)) for beta in self.betas)
+        first, second = (-expm1(count * (math.log(beta) if beta else -math.inf)) for beta in self.betas)
         root = sqrt(second)
         size, eps = rate * root / first, self.eps * root
 

@@ -138,6 +138,16 @@ def test_frozen_parameters_stay_and_need_neither_gradient_nor_state() -> None:
     assert [name for name in START if not np.array_equal(after[name], START[name])] == ["layer.weight"]
 
 
+@pytest.mark.parametrize("betas", [(0.0, 0.9), (0.9, 0.0), (0.0, 0.0)])
+def test_betas_may_be_0(betas: tuple[float, float]) -> None:
+    """Gradients that stay the same have themselves as their means, of whatever part."""
+    optimizer, gradient = optim.AdamW(0.25, betas=betas, weight_decay=0), {"x": np.float32([3, -2, 0])}
+    parameters, state = {"x": lucid.zeros(3)}, optimizer.init({"x": lucid.zeros(3)})
+    for step in range(3):
+        parameters, state = optimizer.update(gradient, state, parameters, step)
+    np.testing.assert_allclose(parameters["x"].numpy(), [-0.75, 0.75, 0], rtol=1e-5)
+
+
 def test_the_first_steps_of_adamw_keep_their_digits() -> None:
     """1 - 0.999 in float32 has lost four of its seven digits."""
     one = {"w": np.zeros(1, np.float32)}
@@ -233,7 +243,7 @@ WEIGHT = {"head.weight": np.zeros((2, 3), np.float32)}
         (
             lambda: optim.AdamW(1e-3, betas=(0.9, 1.0)),
             ValueError,
-            r"AdamW: betas is 1\.0, expected above 0 and below 1",
+            r"AdamW: betas is 1\.0, expected at least 0 and below 1",
         ),
         (lambda: optim.AdamW(1e-3, clip=0.0), ValueError, "AdamW: clip is 0.0, expected a number above 0"),
         (
