@@ -171,6 +171,8 @@ def test_inputs_that_are_no_numbers_or_bfloat16_have_a_page_too(tmp_path):
 
 def test_what_does_not_fit_is_an_error(tmp_path):
     mha = nn.MultiHeadAttention(16, 4)
+    with pytest.raises(ValueError, match=r"got 3 tokens \(--tokens\), expected a label for each of the 2 positions"):
+        report(mha, ("N", "L", 16), path=tmp_path / "r.html", sizes={"N": 1, "L": 2}, tokens=["a", "b", "c"])
     with pytest.raises(KeyError, match="inputs missing: query; unknown: x"):
         report(mha, ("N", "L", 16), path=tmp_path / "r.html", data={"x": np.zeros(3, np.float32)})
     with pytest.raises(ValueError, match="size K: the model's symbolic sizes are L, N"):

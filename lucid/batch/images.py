@@ -83,7 +83,8 @@ def _image(value: Any) -> Image.Image:
             raise RowError(f"expected an image (H, W, 3) uint8, got {list(value.shape)} {value.dtype}")
         return Image.fromarray(value)
     if not isinstance(value, (bytes, str, Path)):
-        raise RowError(f"expected an image: a path, bytes or an array, got {type(value).__name__}")
+        held = "; give its field bytes as the column" if isinstance(value, dict) and "bytes" in value else ""
+        raise RowError(f"expected an image: a path, bytes or an array, got {type(value).__name__}{held}")
     try:
         with (
             io.BytesIO(value) if isinstance(value, bytes) else open_regular(value) as file,

@@ -485,6 +485,8 @@ def test_images_become_pixels_as_the_preprocessor_says(tmp_path):
         b"no image",
         None,
         "missing.png",
+        {"bytes": b"", "path": "a.png"},
+        7,
     ]
     columns = batch.Predictor(folder, input="image")({"image": rows})
     values = (pixels / 255 - options["image_mean"]) / options["image_std"]
@@ -500,6 +502,8 @@ def test_images_become_pixels_as_the_preprocessor_says(tmp_path):
     assert columns["error"][3] == f"it is not an image in a supported format: {formats}; convert it"
     assert columns["error"][4] == "the image is null"
     assert columns["error"][5].startswith("the image cannot be read: ")
+    expected = "expected an image: a path, bytes or an array, got"
+    assert columns["error"][6:].tolist() == [f"{expected} dict; give its field bytes as the column", f"{expected} int"]
 
 
 def test_a_vector_with_axes_of_one_place_is_a_vector(tmp_path):

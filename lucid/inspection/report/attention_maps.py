@@ -37,9 +37,19 @@ def attention_weights(graph: Graph, arrays: Sequence[Array]) -> dict[str, Array]
 
 
 def maps_data(weights: dict[str, Array], tokens: Sequence[str]) -> dict[str, Any]:
-    """The maps in the page's format: bytes of 0 to 255, and the weight that 255 represents."""
+    """The maps in the page's format: bytes of 0 to 255, and the weight that 255 represents.
+
+    Raises:
+        ValueError: for another number of tokens than queries or keys.
+    """
     if not weights:
         return {"layers": [], "tokens": list(tokens), "cut": 0}
+    positions = sorted({size for each in weights.values() for size in each.shape[1:]})
+    if tokens and len(tokens) not in positions:
+        raise ValueError(
+            f"report: got {len(tokens)} tokens (--tokens), expected a label for each of the "
+            f"{' or '.join(map(str, positions))} positions"
+        )
     longest = max(max(each.shape[1:]) for each in weights.values())
     shown = longest
     while sum(len(each) * min(each.shape[1], shown) * min(each.shape[2], shown) for each in weights.values()) > _BUDGET:

@@ -58,7 +58,7 @@ def report(
         data: arrays by input name; random ones otherwise.
         sizes: values of the symbolic sizes for random inputs; by default 1 for the first axis of an input, else 16, or
             what the model has room for.
-        tokens: labels of the positions, for the attention maps.
+        tokens: labels of the positions, for the attention maps: as many as some attention has queries or keys.
         targets: the targets to export for.
         seconds: how long to measure each target.
         name: the page's title.
@@ -66,10 +66,11 @@ def report(
         calls: what this is measured with, as `lucid.testing.precision_report` takes it; by default the page's inputs.
 
     Raises:
-        KeyError, TypeError, ValueError: for data or sizes that do not fit the model's inputs.
+        KeyError, TypeError, ValueError: for data, sizes or tokens that do not fit the model's inputs.
     """
     graph = model if isinstance(model, Graph) else traced(model, *inputs, kwargs=kwargs)
     arrays = _arrays(graph, data, sizes or {})
+    attention = maps_data(attention_weights(graph, arrays), tokens)
     precision = None
     if floating is not None:
         if not isinstance(model, Module):
@@ -85,7 +86,7 @@ def report(
         "shapes": {value.name: list(array.shape) for value, array in zip(graph.inputs, arrays, strict=True)},
         "random": data is None,
         "graph": graph_data(graph, _forms(graph), errors),
-        "attention": maps_data(attention_weights(graph, arrays), tokens),
+        "attention": attention,
         "errors": _errors(graph, compared),
         "precision": None if precision is None else precision_data(precision),
         "targets": compared_targets,
