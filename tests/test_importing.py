@@ -326,6 +326,15 @@ COMPLEX: dict[str, tuple[str, tuple, np.ndarray]] = {
     "quotients": ("div.Tensor", (Z, W), Z / W),
     "quotients by real numbers": ("div.Tensor", (Z, 4), Z / 4),
     "products of matrices": ("matmul.default", (Z, W.T.copy()), Z @ W.T),
+    "products of matrices by rows": ("mm.default", (Z, W.T.copy()), Z @ W.T),
+    "products of batches": ("bmm.default", (Z[None], W.T[None].copy()), (Z @ W.T)[None]),
+    "exponentials": ("exp.default", (Z,), np.exp(Z)),
+    "one number": ("full.default", ([2, 3], 1 - 2j), np.full((2, 3), 1 - 2j)),
+    "one real number": ("full.default", ([2], 3), np.full(2, 3 + 0j)),
+    "a slice replaced": ("slice_scatter.default", (Z, W[:, :2].copy(), 1, 0, 2), np.hstack([W[:, :2], Z[:, 2:]])),
+    "a row replaced": ("select_scatter.default", (Z, W[0].copy(), 0, 0), np.vstack([W[:1], Z[1:]])),
+    "copies": ("copy.default", (Z, W[:1].copy()), np.broadcast_to(W[:1], Z.shape)),
+    "means": ("mean.default", (Z,), Z.mean()),
     "conjugates": ("_conj.default", (Z,), Z.conj()),
     "absolute values": ("abs.default", (Z,), abs(Z)),
     "lengths and angles": ("polar.default", (X[0], X[1]), X[0] * np.exp(1j * X[1])),
@@ -364,9 +373,31 @@ def test_complex_tensors_are_split_by_part() -> None:
     np.testing.assert_array_equal(second.imaginary.numpy(), Z.imag[:, 4:])
 
 
-def test_a_step_along_an_axis_of_unknown_size_is_refused() -> None:
-    with pytest.raises(NotImplementedError, match="slice_scatter with a step along an axis of unknown size"):
-        lucid.export.to_onnx(lambda x: f.slice_scatter(x, x, 0, 0, None, 2), lucid.spec("N", 2))
+@pytest.mark.parametrize("bounds", [(0, None, 2), (1, -1, 3), (-4, f.END, 2)])
+def test_slices_with_steps_are_replaced_along_axes_of_any_size(bounds: tuple[int, int | None, int]) -> None:
+    def replaced(x: lucid.Tensor) -> lucid.Tensor:
+        return f.slice_scatter(x, -f.slice_axis(x, 1, *bounds), -2, *bounds)
+
+    graph = lucid.trace(replaced, lucid.spec(2, "L", 3))
+    for length in (4, 5, 9, *[0] * (bounds[0] >= 0)):
+        x = np.random.default_rng(length).standard_normal((2, length, 3)).astype(np.float32)
+        expected = x.copy()
+        expected[:, slice(*bounds)] *= -1
+        for result in (replaced(of(x)).numpy(), graph.run([x])[0]):
+            np.testing.assert_array_equal(result, expected)
+
+
+def test_slices_of_an_empty_axis_are_replaced() -> None:
+    assert f.slice_scatter(lucid.ones(0, 2), lucid.ones(0, 2), 0).shape == (0, 2)
+
+
+def test_values_are_put_at_indices_of_axes_that_are_apart() -> None:
+    rows, columns = np.array([[0], [1]]), np.array([1, 3])
+    for values in (np.float32(5), X[0, 0, :4].reshape(2, 2, 1), X[:2, :2, :6].copy()):
+        expected = X.copy()
+        expected[rows, :, columns] = values
+        own = f.index_put(of(X), [lucid.tensor(rows), None, lucid.tensor(columns)], lucid.tensor(values))
+        np.testing.assert_array_equal(own.numpy(), expected)
 
 
 @pytest.mark.parametrize(

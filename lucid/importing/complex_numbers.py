@@ -91,6 +91,12 @@ def _polar(length: Tensor, angle: Tensor) -> Complex:
     return Complex(length * ops.cos(angle), length * ops.sin(angle))
 
 
+def _full(size: Sequence[Any], value: Any, dtype: DType | None = None) -> Complex:
+    """One number everywhere."""
+    real, imaginary = _pair(value)
+    return Complex(ops.full(size, real, float32), ops.full(size, imaginary, float32))
+
+
 def _waves(rows: Any, columns: Any, turns: Any, dtype: DType, sign: int = -1) -> Complex:
     """exp(2 pi i sign row column / turns), a row for each number of `rows`."""
     steps = ops.arange(rows).unsqueeze(1) * ops.arange(columns) % turns  # whole turns change nothing, and cost digits
@@ -165,6 +171,10 @@ def rows(table: Mapping[str, Function]) -> dict[str, Function]:
         "aten.mul.Tensor": _product(operator.mul),
         "aten.mul.Scalar": _product(operator.mul),
         "aten.matmul.default": _product(ops.matmul),
+        "aten.mm.default": _product(ops.matmul),
+        "aten.bmm.default": _product(ops.matmul),
+        "aten.exp.default": lambda x: _polar(ops.exp(x.real), x.imaginary),
+        "aten.full.default": _full,
         "aten.add.Tensor": _sum(operator.add),
         "aten.sub.Tensor": _sum(operator.sub),
         "aten.div.Tensor": _quotient,
@@ -194,4 +204,6 @@ _BY_PART = (
         "aten.roll.default",
     ),
     *("aten.index.Tensor", "aten.index_select.default", "aten.sum.dim_IntList", "aten.mean.dim"),
+    *("aten.slice_scatter.default", "aten.select_scatter.default", "aten.copy.default", "aten.squeeze.default"),
+    *("aten.sum.default", "aten.mean.default"),
 )

@@ -267,8 +267,9 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
         return _put_at_mask(x, indices, values, accumulate)
     used = [index for index in indices if index is not None]
     leading = [axis for axis, index in enumerate(indices) if index is not None]
-    if leading != list(range(leading[0], leading[0] + len(used))):
-        raise NotImplementedError("values that are put at indices of axes that are apart")
+    if leading != list(range(leading[0], leading[0] + len(used))):  # the axes of the indices come first
+        front = tuple(range(len(used)))
+        return index_put(x.movedim(tuple(leading), front), used, values, accumulate).movedim(front, tuple(leading))
     shape = tuple(broadcast("index_put", *(index.shape for index in used)))
     if first := leading[0]:  # the indexed axes go to the front, and back
         values = values.expand((*x.shape[:first], *shape, *x.shape[first + len(used) :]))
@@ -318,10 +319,10 @@ def slice_scatter(
     size = x.shape[axis]
     if step != 1:
         if isinstance(size, Dim):
-            raise NotImplementedError("slice_scatter with a step along an axis of unknown size")
+            return index_put(x, [*[None] * (axis % x.ndim), slice_axis(ops.arange(size), 0, start, end, step)], source)
         places = range(size)[start : None if end is None else min(end, size) : step]
         table = [size + places.index(place) if place in places else place for place in range(size)]
-        return ops.concat([x, source.astype(x.dtype)], axis).index_select(axis, _tensor(table))
+        return ops.concat([x, source.astype(x.dtype)], axis).index_select(axis, _tensor(table, int64))
     start = 0 if start is None else start
     end = size if end is None or (isinstance(end, int) and end == END) else end
     if all(isinstance(each, int) for each in (start, end, size)):
@@ -332,9 +333,8 @@ def slice_scatter(
         source.expand(slice_axis(x, axis, start, end).shape).astype(x.dtype),
         slice_axis(x, axis, end, END),
     ]
-    return ops.concat(
-        [part for part in parts if not (isinstance(part.shape[axis], int) and part.shape[axis] == 0)], axis
-    )
+    kept = [part for part in parts if not (isinstance(part.shape[axis], int) and part.shape[axis] == 0)]
+    return ops.concat(kept, axis) if kept else x
 
 
 def select_scatter(x: Tensor, source: Tensor, axis: int, place: int) -> Tensor:

@@ -12,6 +12,7 @@ from lucid.core.graph.types import TensorType
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.words.suggestions import did_you_mean
 from lucid.files.hub import local_checkpoint
+from lucid.importing.complex_numbers import OF_COMPLEX
 from lucid.importing.table import TABLE
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
@@ -113,7 +114,8 @@ def register(name: str, function: Callable[..., Any]) -> None:
         name: the operator, as the error of `from_torch` names it: `"aten.cummax.default"`, `"mylib.norm.default"`. The
             library that defines it has to be imported.
         function: what computes it. It gets the operator's arguments in their order, tensors as `lucid.Tensor`, without
-            those about devices and memory, and returns what the operator returns.
+            those about devices and memory, and returns what the operator returns. A complex tensor is a
+            `lucid.importing.complex_numbers.Complex`, a pair of a real and an imaginary one.
 
     Raises:
         TypeError: for a name that is no text, or a function that cannot be called.
@@ -132,6 +134,6 @@ def register(name: str, function: Callable[..., Any]) -> None:
 def _is_operator(name: str) -> bool:
     torch = import_module("torch")
     value = torch.ops
-    for part in name.split("."):
+    for part in name.removesuffix(OF_COMPLEX).split("."):
         value = getattr(value, part, None)
     return isinstance(value, torch._ops.OpOverload)

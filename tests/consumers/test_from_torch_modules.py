@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import lucid
-from lucid.importing import TorchImportError
+from lucid.importing import TorchImportError, register
+from lucid.importing.complex_numbers import Complex
 from lucid.importing.table import TABLE, remedy
 from tests.consumers.test_from_torch import AXES, Function, agree
 
@@ -455,6 +456,47 @@ def put(indices: Callable[..., Any], values: Callable[..., Any]) -> Callable[[to
     return put
 
 
+class Fourier(nn.Module):
+    """A layer of a Fourier neural operator: low frequencies are mixed by complex weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8, 2, dtype=torch.complex64))
+
+    def forward(self, x):
+        waves = torch.fft.rfft(x.mT)
+        output = torch.zeros(x.shape[0], 8, x.shape[1] // 2 + 1, dtype=torch.complex64)
+        output[:, :, :1] = torch.einsum("nix,iox->nox", waves[:, :, :1], self.weight[..., :1])
+        output[..., -1] = torch.exp(1j * waves[..., -1].real)
+        return torch.fft.irfft(output, n=x.shape[1]).mT
+
+
+def test_complex_numbers_are_written_into_parts() -> None:
+    module = Fourier().eval()
+    imported = lucid.from_torch(module, X, dynamic=[AXES])
+    session = lucid.runtime.Session(lucid.export.to_onnx(imported))
+    for shape in ((2, 5, 8), (1, 4, 8), (3, 10, 8)):
+        x = torch.randn(shape)
+        for result in (imported(lucid.tensor(x.numpy())).numpy(), session(x.numpy()).numpy()):
+            np.testing.assert_allclose(result, module(x).detach().numpy(), atol=2e-5)
+
+
+def test_a_function_for_complex_numbers_is_registered_as_the_error_says() -> None:
+    def cosines(x: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(torch.cosh(x * 1j))
+
+    with pytest.raises(
+        TorchImportError, match=r'register\("(aten.cosh.default of complex numbers)", function\)'
+    ) as error:
+        lucid.from_torch(of(cosines), X)
+    name = str(error.value).split('"')[1]
+    register(name, lambda x: Complex(x.real.cosh() * x.imaginary.cos(), x.real.sinh() * x.imaginary.sin()))
+    try:
+        agree(of(cosines), X)
+    finally:
+        del TABLE[name]
+
+
 def test_axes_are_added_to_complex_numbers() -> None:
     turns = torch.outer(torch.arange(16.0), torch.tensor([1.0, 0.1]))
     waves = torch.polar(torch.ones_like(turns), turns)
@@ -464,6 +506,18 @@ def test_axes_are_added_to_complex_numbers() -> None:
         return torch.view_as_real(pairs * waves[: x.shape[1]][None, :, None]).flatten(2)
 
     agree(of(rotated), X)
+
+
+STEPS = {
+    "a number": put(lambda x: (slice(None), slice(None, None, 2)), lambda x: 0.0),
+    "rows": put(lambda x: (slice(None), slice(1, -1, 2)), lambda x: 2 * x[:, 1:-1:2]),
+    "apart": put(lambda x: (torch.arange(x.shape[0]), slice(None), x[:, 0].argmax(-1)), lambda x: x[..., 0]),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_values_are_put_at_steps_of_dynamic_axes_and_at_axes_that_are_apart(name: str) -> None:
+    agree(of(STEPS[name]), X)
 
 
 MASKS = {
