@@ -460,7 +460,6 @@ def test_values_are_put_at_indices() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: f.index_put(of(X), [of(np.array([0])), None, of(np.array([0]))], of(np.float32(0))),
         lambda: f.index_put(of(X), [of(X > 0)], of(np.zeros(3, np.float32))),
         lambda: f.histc(of(X[0, 0])),
         lambda: f.linalg_norm(of(X[0]), 2),
