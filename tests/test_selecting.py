@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -122,3 +123,22 @@ def test_scatter_reduce_combines_what_comes_to_a_place() -> None:
 
 def test_a_number_of_numpy_is_scattered_like_one_of_python() -> None:
     assert lucid.zeros(3).scatter(0, lucid.tensor([1]), np.float32(2)).tolist() == [0, 2, 0]
+
+
+@pytest.mark.parametrize(
+    "dtypes", [("float32", "float32"), ("float16", "int64"), ("int8", "uint8"), ("bfloat16", "float64")]
+)
+def test_known_numbers_are_searched_and_compared_as_traced_ones(dtypes: tuple[str, str]) -> None:
+    x = lucid.tensor([[3.0, 0, 1], [2, 5, 4]]).astype(dtypes[0])
+    if x.dtype.kind == "float":
+        x = lucid.concat([x, lucid.tensor([[math.nan, math.inf, -math.inf]]).astype(x.dtype)])
+    bounds = lucid.tensor([1.0, 1, 3, 4]).astype(dtypes[1])
+    for call in (lucid.bucketize, lambda x, y: lucid.searchsorted(y, x, side="right", out_int32=True), lucid.isin):
+        result, graph = call(x, bounds), lucid.trace(call, x, bounds)
+        np.testing.assert_array_equal(graph.run([x.numpy(), bounds.numpy()])[0], result.numpy(), strict=True)
+
+
+def test_many_numbers_are_searched_and_compared_without_a_truth_for_each_pair() -> None:
+    many, bounds = lucid.arange(300_000) % 1000, lucid.arange(100_000) * 2  # 30 GB of truths
+    assert lucid.bucketize(many, bounds)[:5].tolist() == [0, 1, 1, 2, 2]
+    assert lucid.isin(many, bounds)[:3].tolist() == [True, False, True]

@@ -16,7 +16,7 @@ from lucid.ops.indexing import take, take_along
 from lucid.ops.linalg import matmul
 from lucid.ops.loops import scan
 from lucid.ops.op import function
-from lucid.ops.operand_conversion import as_tensor
+from lucid.ops.operand_conversion import as_tensor, known_alike
 from lucid.ops.rearranging import movedim
 from lucid.ops.scattering import neutral
 from lucid.ops.shaping import concat, expand, flatten, normalize_axis, pad, permute, reshape, unsqueeze
@@ -217,7 +217,11 @@ def cummin(x: Tensor, axis: int) -> Ordered:
 @function
 def isin(elements: Tensor, test_elements: TensorLike, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Which elements are among others; `invert`: which are not. `assume_unique` changes nothing."""
-    among = (unsqueeze(elements, -1) == flatten(as_tensor("isin", test_elements))).any(-1)
+    others = as_tensor("isin", test_elements)
+    if elements.is_traced or others.is_traced:
+        among = (unsqueeze(elements, -1) == flatten(others)).any(-1)
+    else:  # without a truth for each pair
+        among = Tensor(np.isin(*known_alike(elements, others)))
     return ~among if invert else among
 
 

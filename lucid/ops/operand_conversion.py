@@ -193,6 +193,13 @@ def arrays_of(tensors: Sequence[Tensor | None]) -> list[Array | None] | None:
     return arrays
 
 
+def known_alike(x: Tensor, y: Tensor) -> list[Array]:
+    """The arrays of two known tensors in the type in which they are compared; half precision as float32."""
+    common = common_dtype([x.spec, y.spec])
+    wide = common if common.itemsize > 2 or common.kind != "float" else float32
+    return [each.numpy().astype(common.numpy).astype(wide.numpy) for each in (x, y)]
+
+
 def array_operands(args: Sequence[Any]) -> tuple[list[Array | None], list[int | None]] | None:
     """The arrays of known tensors and the ids of their types, None for None; None if there is any other argument.
 

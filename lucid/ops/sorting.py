@@ -14,7 +14,7 @@ from lucid.core.sizes.dims import Size, as_size
 from lucid.ops.elementwise import isnan, maximum, minimum, neg
 from lucid.ops.indexing import take_along
 from lucid.ops.op import function, primitive
-from lucid.ops.operand_conversion import as_tensor
+from lucid.ops.operand_conversion import as_tensor, known_alike
 from lucid.ops.reduction import argmax, max_, min_
 from lucid.ops.shaping import normalize_axis, reshape, squeeze
 from lucid.ops.tensor.tensor import Tensor, TensorLike
@@ -128,7 +128,12 @@ def bucketize(x: TensorLike, boundaries: Tensor, *, out_int32: bool = False, rig
 
     NaN is above all of them.
     """
-    x = as_tensor("bucketize", x, None if isinstance(x, Tensor) else boundaries.dtype).unsqueeze(-1)
+    x = as_tensor("bucketize", x, None if isinstance(x, Tensor) else boundaries.dtype)
+    dtype = int32 if out_int32 else int64
+    if boundaries.ndim == 1 and not x.is_traced and not boundaries.is_traced:  # without a truth for each pair
+        bounds, numbers = known_alike(boundaries, x)
+        return Tensor(np.searchsorted(bounds, numbers, "right" if right else "left").astype(dtype.numpy))
+    x = x.unsqueeze(-1)
     below = boundaries <= x if right else boundaries < x
     below = below | isnan(x) if x.dtype.kind == "float" else below
-    return below.sum(-1, dtype=int32 if out_int32 else int64)
+    return below.sum(-1, dtype=dtype)
