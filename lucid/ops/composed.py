@@ -221,7 +221,8 @@ def isin(elements: Tensor, test_elements: TensorLike, *, assume_unique: bool = F
     if elements.is_traced or others.is_traced:
         among = (unsqueeze(elements, -1) == flatten(others)).any(-1)
     else:  # without a truth for each pair
-        among = Tensor(np.isin(*known_alike(elements, others)))
+        known, alike = known_alike(elements, others)
+        among = Tensor(np.isin(known, alike))
     return ~among if invert else among
 
 
