@@ -256,3 +256,22 @@ def test_whole_numbers_in_functions_of_real_numbers_do_not_wrap() -> None:
     close = lucid.isclose(lucid.tensor([2**24 + 1, 2**62, 1]), lucid.tensor([2**24, 2**62 + 1, 1]), rtol=0.0, atol=0.0)
     assert close.numpy().tolist() == [False, False, True]
     assert lucid.isclose(small, lucid.tensor([2, 199], dtype="uint8"), atol=1.0).numpy().all()
+
+
+def test_functions_made_of_others_take_arrays_and_numbers() -> None:
+    array = np.array([1.0, 10.0], np.float32)
+    results = (
+        (lucid.log10(array), [0, 1]),
+        (lucid.log10(100), 2),
+        (lucid.sinc(array), [0, 0]),
+        (lucid.logaddexp(array, array), array + np.log(2)),
+        (lucid.lerp(array, array * 3, 0.25), array * 1.5),
+        (lucid.lerp(array, array * 3, array / array), array * 3),
+        (lucid.addcmul(array, array, array), array + array**2),
+        (lucid.addcdiv(array, array, array), array + 1),
+        (lucid.isin(array, array[:1]), [True, False]),
+        (lucid.bucketize(lucid.tensor([5.0]), array), [1]),
+        (lucid.searchsorted(array, array), [0, 1]),
+    )
+    for result, expected in results:
+        np.testing.assert_allclose(result.numpy(), expected, atol=1e-6)

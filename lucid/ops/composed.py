@@ -47,11 +47,12 @@ def exp2(x: Tensor) -> Tensor:
 @function
 def log10(x: Tensor) -> Tensor:
     """Logarithm to base 10."""
-    return _rounded_once(lambda x: log(x) * (1 / math.log(10)), x)
+    return _rounded_once("log10", lambda x: log(x) * (1 / math.log(10)), x)
 
 
-def _rounded_once(body: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+def _rounded_once(name: str, body: Callable[..., Tensor], *operands: TensorLike) -> Tensor:
     """The body of some tensors; half precision is computed in float32 and rounded at the end, as in torch."""
+    tensors = [as_tensor(name, x) for x in operands]
     common = common_dtype([x.spec for x in tensors])
     if common.kind != "float" or common.itemsize > 2:
         return body(*tensors)
@@ -69,7 +70,7 @@ def _real_pair(name: str, x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]
 @function
 def logaddexp(x: TensorLike, other: TensorLike) -> Tensor:
     """log(exp(x) + exp(other)), which does not overflow; in float32 for whole numbers."""
-    return _rounded_once(_logaddexp, *_real_pair("logaddexp", x, other))
+    return _rounded_once("logaddexp", _logaddexp, *_real_pair("logaddexp", x, other))
 
 
 def _logaddexp(x: Tensor, y: Tensor) -> Tensor:
@@ -96,7 +97,7 @@ def logit(x: Tensor, eps: float | None = None) -> Tensor:
 @function
 def sinc(x: Tensor) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0."""
-    return _rounded_once(_sinc, x)
+    return _rounded_once("sinc", _sinc, x)
 
 
 def _sinc(x: Tensor) -> Tensor:
@@ -107,12 +108,9 @@ def _sinc(x: Tensor) -> Tensor:
 @function
 def lerp(x: Tensor, end: TensorLike, weight: TensorLike) -> Tensor:
     """x + weight * (end - x), which is `end` for a weight of 1: from 0.5 on, it is computed from there, as in torch."""
-    end = as_tensor("lerp", end)
     if isinstance(weight, int | float):
-        return _rounded_once(lambda x, end: _lerp(x, end, weight)[abs(weight) >= 0.5], x, end)
-    return _rounded_once(
-        lambda x, end, weight: where(abs_(weight) < 0.5, *_lerp(x, end, weight)), x, end, as_tensor("lerp", weight)
-    )
+        return _rounded_once("lerp", lambda x, end: _lerp(x, end, weight)[abs(weight) >= 0.5], x, end)
+    return _rounded_once("lerp", lambda x, end, w: where(abs_(w) < 0.5, *_lerp(x, end, w)), x, end, weight)
 
 
 def _lerp(x: Tensor, end: Tensor, weight: Any) -> tuple[Tensor, Tensor]:
@@ -124,18 +122,17 @@ def _lerp(x: Tensor, end: Tensor, weight: Any) -> tuple[Tensor, Tensor]:
 @function
 def addcmul(x: Tensor, tensor1: TensorLike, tensor2: TensorLike, *, value: float = 1) -> Tensor:
     """x + value * tensor1 * tensor2, in the promoted type of the tensors; for integers `value` is cut to one."""
-    tensors = [x, as_tensor("addcmul", tensor1), as_tensor("addcmul", tensor2)]
+    tensors = [as_tensor("addcmul", each) for each in (x, tensor1, tensor2)]
     dtype = common_dtype([tensor.spec for tensor in tensors])
     factor = value if dtype.kind == "float" else int(value)
-    return _rounded_once(lambda x, y, z: add(x, y * factor * z), x, *(tensor.astype(dtype) for tensor in tensors[1:]))
+    others = [tensor.astype(dtype) for tensor in tensors[1:]]
+    return _rounded_once("addcmul", lambda x, y, z: add(x, y * factor * z), x, *others)
 
 
 @function
 def addcdiv(x: Tensor, tensor1: TensorLike, tensor2: TensorLike, *, value: float = 1) -> Tensor:
     """x + value * tensor1 / tensor2."""
-    return _rounded_once(
-        lambda x, y, z: add(x, y * value / z), x, as_tensor("addcdiv", tensor1), as_tensor("addcdiv", tensor2)
-    )
+    return _rounded_once("addcdiv", lambda x, y, z: add(x, y * value / z), x, tensor1, tensor2)
 
 
 @function
@@ -217,7 +214,7 @@ def cummin(x: Tensor, axis: int) -> Ordered:
 @function
 def isin(elements: Tensor, test_elements: TensorLike, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Which elements are among others; `invert`: which are not. `assume_unique` changes nothing."""
-    others = as_tensor("isin", test_elements)
+    elements, others = as_tensor("isin", elements), as_tensor("isin", test_elements)
     if elements.is_traced or others.is_traced:
         among = (unsqueeze(elements, -1) == flatten(others)).any(-1)
     else:  # without a truth for each pair

@@ -128,6 +128,7 @@ def bucketize(x: TensorLike, boundaries: Tensor, *, out_int32: bool = False, rig
 
     NaN is above all of them.
     """
+    boundaries = as_tensor("bucketize", boundaries)
     x = as_tensor("bucketize", x, None if isinstance(x, Tensor) else boundaries.dtype)
     dtype = int32 if out_int32 else int64
     if boundaries.ndim == 1 and not x.is_traced and not boundaries.is_traced:  # without a truth for each pair
