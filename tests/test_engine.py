@@ -297,6 +297,15 @@ def test_a_cancelled_request_frees_its_slot_within_one_step() -> None:
     assert (engine.active, engine.waiting, second.ended_by) == (1, 0, "cancelled")
 
 
+def test_a_request_that_is_cancelled_waits_no_longer() -> None:
+    engine, asked = build_engine(slots=1), prompts(3, 3, 3)
+    requests = [engine.submit(prompt, max_new_tokens=9) for prompt in asked]
+    assert (engine.active, engine.waiting) == (0, 3)
+    for number, request in enumerate(requests):
+        request.cancel()
+        assert engine.waiting == 2 - number  # though nobody computes a step
+
+
 def test_steps_of_all_rows_share_one_memory_of_logits() -> None:
     """Or each choice of rows would take its own: gigabytes for many slots and a large vocabulary."""
     session = model("fixed in place")

@@ -205,7 +205,8 @@ class Engine:
     @property
     def waiting(self) -> int:
         """How many requests wait for a slot."""
-        return len(self._waiting)
+        with self._lock:
+            return sum(one.ended_by is None for one in self._waiting)
 
     def submit(self, prompt_ids: IdsLike, **options: Unpack[GenerateOptions]) -> Completion:
         """Ask for the continuation of a prompt, (L,) or (1, L).
