@@ -132,7 +132,7 @@ def tools_of(body: Fields, template: str) -> Tools:
     """The tools of a request for a model with this chat template.
 
     Raises:
-        RequestError: for a choice of another tool, and a template that takes none.
+        RequestError: for a choice of another tool, several of one name, and a template that takes none.
     """
     choice, definitions = body.get("tool_choice", "auto"), body.get("tools", [])
     if choice == "none" or not definitions:
@@ -141,8 +141,12 @@ def tools_of(body: Fields, template: str) -> Tools:
         return Tools()
     if "tools" not in template:
         raise RequestError("tools are not served: the chat template of this model takes none; leave them out", "tools")
-    functions = [tool["function"] for tool in definitions]
-    schemas = {function["name"]: function.get("parameters", _NONE) for function in functions}
+    schemas: dict[str, dict[str, Any]] = {}
+    for place, tool in enumerate(definitions):
+        name = tool["function"]["name"]
+        if name in schemas:
+            raise wrong(name, f"tools[{place}].function.name", "which an earlier tool has; give it another name")
+        schemas[name] = tool["function"].get("parameters", _NONE)
     if choice == "auto":
         return Tools(definitions, schemas)
     if choice == "required":

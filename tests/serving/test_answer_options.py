@@ -411,6 +411,7 @@ def calling(*texts: str) -> list[dict]:
         ),
         (CHAT, {"tools": [TOOL], "tool_choice": {"function": {"name": [1]}}}, "tool_choice.function.name is [1]"),
         (CHAT, {"tool_choice": "required"}, "but the request has no tools; add them"),
+        (CHAT, {"tools": [TOOL, TOOL]}, 'tools[1].function.name is "find", which an earlier tool has; give it another'),
         (CHAT, {"tools": [TOOL], "tool_choice": "required", "regex": "a"}, "regex and tool_choice each say what"),
         (TEXT, {"stop": list("abcde")}, 'stop is ["a", "b", "c", "d", "e"], expected at most 4 items'),
         (TEXT, {"top_p": 0}, "top_p is 0, expected more than 0 and at most 1"),
