@@ -85,6 +85,8 @@ def test_what_only_a_run_knows_says_what_to_write(message: str) -> None:
         ),
         (lambda: X[:, :0].median(1), ValueError, "median: element 0 of 0 along axis 1 of"),
         (lambda: X.tensor_split(0), ValueError, "got 0 parts, expected 1 or more"),
+        (lambda: lucid.vsplit(X, 0), ValueError, "tensor_split: got 0 parts, expected 1 or more"),
+        (lambda: lucid.hsplit(X[0, 0], 1), ValueError, r"hsplit: got float32\[\], expected 1 equal parts of axis 1"),
         (lambda: lucid.hsplit(X, 2), ValueError, r"hsplit: got float32\[2, 3\], expected 2 equal parts of axis 1"),
         (lambda: X.unfold(1, 4, 1), ValueError, r"windows of 4 in steps of 1 do not fit axis 1 of \[2, 3\]"),
     ],

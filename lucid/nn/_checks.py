@@ -5,6 +5,7 @@ from __future__ import annotations
 from lucid.core.number_ranges import PROBABILITY, check, is_whole
 from lucid.core.sizes.dims import Size
 from lucid.ops.indexing import from_front
+from lucid.ops.tensor.tensor import Tensor
 
 
 def check_positive(where: str, **sizes: int) -> None:
@@ -12,6 +13,12 @@ def check_positive(where: str, **sizes: int) -> None:
     for name, size in sizes.items():
         if not is_whole(size) or size < 1:
             raise ValueError(f"{where}: {name} is {size!r}, expected a whole number of 1 or more")
+
+
+def check_axes(where: str, x: Tensor, least: int) -> None:
+    """Raise ValueError for a tensor of fewer axes."""
+    if x.ndim < least:
+        raise ValueError(f"{where}: got {x.spec}, expected {least} axes or more")
 
 
 def padding_row(where: str, padding_idx: int | None, rows: Size) -> Size | None:

@@ -34,7 +34,7 @@ from lucid.losses import poisson_nll_loss as poisson_nll_loss
 from lucid.losses import smooth_l1_loss as smooth_l1_loss
 from lucid.losses import soft_margin_loss as soft_margin_loss
 from lucid.losses import triplet_margin_loss as triplet_margin_loss
-from lucid.nn._checks import check_positive, check_probability, padding_row
+from lucid.nn._checks import check_axes, check_positive, check_probability, padding_row
 from lucid.nn._dot_product_attention import scaled_dot_product_attention as scaled_dot_product_attention
 from lucid.nn._image_sampling import affine_grid as affine_grid
 from lucid.nn._image_sampling import fold as fold
@@ -421,8 +421,9 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     """(..., C * r * r, H, W) to (..., C, H * r, W * r), r the factor (Shi et al. 2016).
 
     Raises:
-        ValueError: for a factor below 1, and channels that r * r does not divide.
+        ValueError: for a factor below 1, channels that r * r does not divide, and fewer than three axes.
     """
+    check_axes("pixel_shuffle", x, 3)
     check_positive("pixel_shuffle", upscale_factor=upscale_factor)
     *leading, channels, height, width = x.shape
     if not same(channels % upscale_factor**2, 0):
@@ -438,8 +439,10 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     """(..., C, H * r, W * r) to (..., C * r * r, H, W), r the factor: undoes `pixel_shuffle`.
 
     Raises:
-        ValueError: for a factor below 1, or one that is known not to divide the height and the width.
+        ValueError: for a factor below 1, or one that is known not to divide the height and the width, and for fewer
+            than three axes.
     """
+    check_axes("pixel_unshuffle", x, 3)
     check_positive("pixel_unshuffle", downscale_factor=downscale_factor)
     *leading, channels, height, width = x.shape
     if any(isinstance(size, int) and size % downscale_factor for size in (height, width)):
@@ -455,8 +458,9 @@ def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     """(N, C, *spatial) with the channels of all groups taken in turn (Zhang et al. 2018).
 
     Raises:
-        ValueError: for less than one group, and groups that do not divide the channels.
+        ValueError: for less than one group, groups that do not divide the channels, and fewer than two axes.
     """
+    check_axes("channel_shuffle", x, 2)
     check_positive("channel_shuffle", groups=groups)
     n, channels, *sizes = x.shape
     if not same(channels % groups, 0):
@@ -518,8 +522,10 @@ def instance_norm(
     """Normalise each channel of each element of (N, C, *spatial) (Ulyanov et al. 2016), or with known statistics (C).
 
     Raises:
-        ValueError: for statistics that torch would change in place: `use_input_stats` with statistics; or for none.
+        ValueError: for statistics that torch would change in place: `use_input_stats` with statistics; or for none; and
+            for fewer than two axes.
     """
+    check_axes("instance_norm", x, 2)
     if use_input_stats and running_mean is None:
         return ops.group_norm(x, weight, bias, groups=int(x.shape[1]), eps=eps)
     return batch_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)

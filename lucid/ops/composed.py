@@ -407,7 +407,7 @@ def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int] | Tensor, a
 
 
 def _evenly(name: str, x: Tensor, cuts: int | Sequence[int], axis: int) -> tuple[Tensor, ...]:
-    if x.ndim <= axis or (isinstance(cuts, int) and not same(x.shape[axis] % cuts, 0)):
+    if x.ndim <= axis or (isinstance(cuts, int) and cuts > 0 and not same(x.shape[axis] % cuts, 0)):
         raise ValueError(f"{name}: got {x.spec}, expected {cuts} equal parts of axis {axis}")
     return tensor_split(x, cuts, axis)
 
@@ -429,7 +429,7 @@ def hsplit(x: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor,
     Raises:
         ValueError: for a size that is no multiple of their number.
     """
-    return _evenly("hsplit", x, indices_or_sections, min(1, x.ndim - 1))
+    return _evenly("hsplit", x, indices_or_sections, 0 if x.ndim == 1 else 1)
 
 
 @function
