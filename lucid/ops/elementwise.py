@@ -158,6 +158,16 @@ isnan = _unary("isnan", np.isnan, "IsNaN", ("float",), bool_, REALS)
 logical_not = _unary("logical_not", np.logical_not, "Not", ("bool",), by_kind=_TRUTHS)
 
 
+def _sigmoid(x: Array) -> Array:
+    # exp(-|x|) cannot overflow; both branches use it.
+    wide = widened(x)
+    e = np.exp(-np.abs(wide))
+    return np.where(wide >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype, copy=False)
+
+
+sigmoid = _float("sigmoid", _sigmoid, "Sigmoid")
+
+
 def _power(x: Array, y: Array) -> Array:
     """Integers to a negative power are 1 over a whole number, rounded towards 0."""
     if x.dtype.kind != "i" or not (y < 0).any():
@@ -215,15 +225,6 @@ def in_wide(kernel: Callable[..., Any]) -> Callable[..., Array]:
         return np.asarray(kernel(*map(widened, arrays))).astype(arrays[0].dtype, copy=False)
 
     return compute
-
-
-def _sigmoid(x: Array) -> Array:
-    # exp(-|x|) cannot overflow; both branches use it.
-    e = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype, copy=False)
-
-
-sigmoid = _float("sigmoid", in_wide(_sigmoid), "Sigmoid")
 
 
 def _float_mod(x: Tensor, y: Tensor) -> Tensor:
