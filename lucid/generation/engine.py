@@ -411,8 +411,9 @@ class Engine:
     def _advance(self, pairs: Sequence[_Pair], parts: Sequence[Ids], drafted: int = 0) -> None:
         """Read tokens of requests, of which the last ones may be drafted; then choose those that follow."""
         numbers = [slot.number for slot, _ in pairs]
-        logits = self._tried(pairs, self._memory.read, numbers, parts, 1 + drafted)
-        if logits is None and len(pairs) > 1:  # the fault may be that of one
+        try:
+            logits = self._tried(pairs, self._memory.read, numbers, parts, 1 + drafted)
+        except IndexError:  # of a token that the model does not have
             for pair, part in zip(pairs, parts, strict=True):
                 self._advance([pair], [part], drafted)
             return
@@ -438,17 +439,20 @@ class Engine:
             self.end(request, reason)
 
     def _tried(self, pairs: Sequence[_Pair], compute: Callable[..., R], *arguments: Any) -> R | None:
-        """Compute for these requests; an error, perhaps of a user's function, ends one that is alone, and gives None.
+        """Compute for these requests alone: an error, perhaps of a user's function, ends only them, and gives None.
 
         A run that another thread cancels is no fault: a later step repeats it.
+
+        Raises:
+            IndexError: for an index of one of several requests.
         """
         try:
             return compute(*arguments)
         except Exception as error:
-            if isinstance(error, RunCancelled):
+            if isinstance(error, RunCancelled) or (isinstance(error, IndexError) and len(pairs) > 1):
                 raise
-            if len(pairs) == 1:
-                self._fail(*pairs[0], error)
+            for slot, request in pairs:
+                self._fail(slot, request, error)
             return None
 
     def _fail(self, slot: _Slot, request: Completion, error: Exception) -> None:

@@ -27,7 +27,7 @@ _OUTSIDE = re.compile(
 )
 
 
-class IndexOutsideError(ValueError):
+class IndexOutsideError(ValueError, IndexError):
     """An index, such as a token, that a table of the model has no row for."""
 
 
