@@ -76,22 +76,19 @@ def parts(x: Tensor, size: Any, axis: int, count: int) -> Any:
     return [slice_axis(x, axis, place * size, (place + 1) * size) for place in range(count)]
 
 
+def at_mask(x: Tensor, mask: Tensor, values: Tensor) -> Tensor:
+    """x with values of its shape where a mask of its first axes is true."""
+    return ops.where(mask.reshape(*mask.shape, *(1,) * (x.ndim - mask.ndim)), values, x)
+
+
 def grouped(x: Tensor, weight: Tensor, counts: Tensor) -> Tensor:
     """`ops.grouped_mm` by matrices (G, N, K) for as many rows each as `counts` (G) says."""
     return ops.grouped_mm(x, weight.mT, counts.cumsum(0))
 
 
 LARGER = (
-    rms_norm,
-    rotated,
-    with_axes,
-    strided,
-    strided_scatter,
-    size_as_tensor,
-    fraction_as_tensor,
-    in_floats,
-    parts,
-    grouped,
+    *(rms_norm, rotated, with_axes, strided, strided_scatter, size_as_tensor, fraction_as_tensor, in_floats, parts),
+    *(at_mask, grouped),
 )
 _STRIDED: dict[Any, Callable[..., Any]] = {
     aten.as_strided.default: strided,
@@ -109,7 +106,18 @@ def with_larger_operations(graph: Graph, names: Mapping[str, str]) -> None:
         if node.op == "call_function" and not node.users and any(check in str(node.target) for check in CHECKS):
             graph.erase_node(node)
     rules = (
-        *(_identity, _parts, _repeated_operands, _gelu, _norm, _weighted_norm, _rotation, _axes_of_one, _every_place),
+        *(
+            _identity,
+            _parts,
+            _masked,
+            _repeated_operands,
+            _gelu,
+            _norm,
+            _weighted_norm,
+            _rotation,
+            _axes_of_one,
+            _every_place,
+        ),
         _groups,
     )
     for rule in rules:
@@ -204,6 +212,48 @@ def _repeated_operands(graph: Graph, node: Node, sizes: Sizes) -> None:
             if is_call(operand, aten.expand.default) and sizes.of(other) == sizes.of(operand) and other is not operand:
                 node.update_arg(place, operand.args[0])
                 return
+
+
+_OF_ELEMENTS = (
+    *(*_ELEMENTWISE, aten.neg.default, aten.abs.default, aten.clamp.default, aten.pow.Tensor_Scalar, aten.exp.default),
+    *(aten.log.default, aten.sqrt.default, aten.sigmoid.default, aten.tanh.default, aten.relu.default),
+    *(aten.rsub.Scalar, aten.reciprocal.default, aten._to_copy.default),
+)
+
+
+def _masked(graph: Graph, node: Node, sizes: Sizes) -> None:
+    """x[mask] = function(y[mask]) of elements: computed for all places, of which the mask chooses."""
+    if not is_call(node, aten.index_put.default) or node.args[3:] not in ((), (False,)) or len(node.args[1]) != 1:
+        return
+    x, (mask,), values = node.args[:3]
+    shape, inner = sizes.of(x), len(sizes.of(x)) - len(sizes.of(mask))
+
+    def everywhere(value: Any) -> Any:
+        """The values of all places; None if they are not of these places alone."""
+        if is_call(value, aten.index.Tensor) and sizes.of(value.args[0]) == shape and _are_same(value.args[1], [mask]):
+            return value.args[0]
+        if not is_call(value, *_OF_ELEMENTS):
+            return None
+        operands = [everywhere(operand) for operand in value.args]
+        others = [operand for operand, own in zip(value.args, operands, strict=True) if own is None]
+        if len(others) == len(operands) or any(len(sizes.of(other)) > inner for other in others):
+            return None
+        pairs = zip(operands, value.args, strict=True)
+        with graph.inserting_before(node):
+            new = graph.call_function(value.target, tuple(b if a is None else a for a, b in pairs), value.kwargs)
+        new.meta = {key: item for key, item in value.meta.items() if key != "val"}  # which has the size of the mask
+        return new
+
+    if element_type(mask) == torch.bool and (new := everywhere(values)) is not None:
+        replace(graph, node, at_mask, (x, mask, new))
+
+
+def _are_same(indices: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether indices are the same nodes, or the same calls, as x > 0 that is written twice."""
+    return len(indices) == len(others) and all(
+        a is b or (is_call(a, getattr(b, "target", None)) and (a.args, a.kwargs) == (b.args, b.kwargs))
+        for a, b in zip(indices, others, strict=True)
+    )
 
 
 # Axes of size 1 -------------------------------------------------------------------------------------------------------
