@@ -424,6 +424,15 @@ def test_prompts_of_what_is_no_token_are_refused(prompts: Any, pad_id: Any) -> N
         ({"forced_eos_token_id": -1}, ValueError, "forced_eos_token_id is -1, expected 0 or more"),
         ({"suppress_tokens": [1, -2]}, ValueError, "suppress_tokens is -2, expected 0 or more"),
         ({"seed": -1}, ValueError, "seed is -1, expected 0 or more"),
+        ({"max_new_tokens": None}, TypeError, "max_new_tokens is None, expected a whole number"),
+        ({"do_sample": "no"}, TypeError, "do_sample is 'no', expected True or False"),
+        ({"suppress_tokens": 5}, TypeError, "suppress_tokens is 5, expected a list of tokens"),
+        ({"suppress_tokens": {5}}, TypeError, r"suppress_tokens is \{5\}, expected a list of tokens"),
+        ({"bad_words_ids": [5]}, TypeError, r"bad_words_ids is \[5\], expected a list of lists of tokens"),
+        ({"logit_bias": [(5, 1)]}, TypeError, r"logit_bias is \[\(5, 1\)\], expected a dict of numbers by token"),
+        ({"constraint": "a+"}, TypeError, "constraint is 'a\\+', expected what lucid.generation.Vocabulary makes"),
+        ({"logits_processors": [5]}, TypeError, r"logits_processors is \[5\], expected a list of functions"),
+        ({"stop": 5}, TypeError, "stop is 5, expected a string or a list of strings"),
         ({"stop": [1]}, TypeError, "stop has a int, expected strings"),
         ({"stop": ""}, ValueError, "stop has an empty string"),
         ({"stop": "x"}, ValueError, r"stop is \['x'\], which needs the text of tokens; give Generator\(..., decode="),
@@ -433,6 +442,11 @@ def test_impossible_options(cycle: Chain, options: dict[str, Any], error: type[E
     with pytest.raises(error, match=message):
         Generator(cycle).generate([1], **{"max_new_tokens": 1, **options})
     assert cycle.steps == []
+
+
+def test_none_is_the_default_as_in_transformers(cycle: Chain) -> None:
+    absent: dict[str, Any] = dict.fromkeys(GenerateOptions.__annotations__)
+    assert Options(**absent | {"max_new_tokens": 3}) == Options(max_new_tokens=3)
 
 
 def test_a_stream_refuses_what_is_wrong_before_its_first_token(cycle: Chain) -> None:

@@ -203,6 +203,7 @@ def test_a_frequency_penalty_counts_new_tokens_and_a_presence_penalty_does_not()
 def test_penalties_beyond_all_numbers_are_infinite() -> None:
     assert after([1e10, -1e10, 3.0], [0, 1], repetition_penalty=1e300) == [1e10 / 1e300, -INF, 3]
     assert after([1.0, 2.0, 3.0], [0, 1, 1, 1], start=0, frequency_penalty=1e308) == [-1e308, -INF, 3]
+    assert after([1.0, 2.0, 3.0], [0, 1], start=0, presence_penalty=10**30) == [-1e30, -1e30, 3]
 
 
 def test_no_ngram_comes_twice() -> None:

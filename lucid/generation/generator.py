@@ -71,7 +71,7 @@ class Generator:
             prompt_ids: (N, L) integers, or (L,) for one prompt.
             attention_mask: of the same shape, 1 = keep, 0 = padding, which is on the left (`pad_left`).
             on_token: called with the tokens of each step (N,); if it returns True, generation ends.
-            max_new_tokens: the most tokens to add to each prompt. The other options may be left out.
+            max_new_tokens: the most tokens to add to each prompt. The other options may be left out, or None.
             min_new_tokens: as long as there are fewer, no token of `eos_token_id` is chosen.
             do_sample: draw tokens by their probability; otherwise the likeliest is taken.
             temperature: divides the logits: below 1 likely tokens become likelier.

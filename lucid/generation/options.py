@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Required, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Literal, Required, TypedDict
 
 import numpy as np
 
 from lucid.core.number_ranges import FINITE, Range, at_least, check, check_all
 from lucid.core.process import random
+from lucid.core.words.safe_text import cut
 from lucid.generation.constraints import Constraint
 from lucid.generation.logits import LogitsProcessor
 from lucid.generation.stops import stop_strings
@@ -31,6 +32,24 @@ _RANGES: Mapping[str, Range] = {
 }
 """The ranges of the options that are numbers."""
 _ID, _USER = at_least(0), "generate: "
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+_KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "do_sample": (lambda value: isinstance(value, (bool, np.bool_)), "True or False"),
+    "suppress_tokens": (_is_list, "a list of tokens"),
+    "bad_words_ids": (lambda value: _is_list(value) and all(map(_is_list, value)), "a list of lists of tokens"),
+    "logit_bias": (lambda value: isinstance(value, Mapping), "a dict of numbers by token"),
+    "constraint": (
+        lambda value: value is None or isinstance(value, Constraint),
+        "what lucid.generation.Vocabulary makes of a JSON schema, a regular expression or a grammar",
+    ),
+    "logits_processors": (lambda value: _is_list(value) and all(map(callable, value)), "a list of functions"),
+}
+"""The options that are no numbers: what each may be."""
 _OF_SAMPLING = {"temperature": 1, "top_k": None, "min_p": None, "top_p": None, "typical_p": None}
 """Options that only sampling reads, with their defaults."""
 
@@ -71,7 +90,7 @@ class GenerateOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options with their defaults, checked.
+    """The options with their defaults, which None stands for as in transformers, checked.
 
     Raises:
         TypeError, ValueError: for a value out of range, or an option that would have no effect.
@@ -108,6 +127,14 @@ class Options:
     logits_processors: Sequence[LogitsProcessor] = ()
 
     def __post_init__(self) -> None:
+        for one in fields(self):
+            if getattr(self, one.name) is None and one.name != "max_new_tokens":
+                default = one.default if one.default_factory is MISSING else one.default_factory()
+                object.__setattr__(self, one.name, default)
+        check(f"{_USER}max_new_tokens", self.max_new_tokens, _RANGES["max_new_tokens"])
+        for name, (fits, expected) in _KINDS.items():
+            if not fits(value := getattr(self, name)):
+                raise TypeError(f"{_USER}{name} is {cut(repr(value), 80)}, expected {expected}")
         chosen = {name: value for name, value in vars(self).items() if value is not None}
         check_all(vars(self), _RANGES, _USER)
         if self.min_new_tokens > self.max_new_tokens:

@@ -28,7 +28,10 @@ def processors(options: Options) -> Iterator[tuple[str, Processor]]:
     if o.repetition_penalty != 1:
         yield "repetition_penalty", partial(repetition_penalised, penalty=o.repetition_penalty)
     if o.frequency_penalty or o.presence_penalty:
-        yield "the penalties", partial(penalised, frequency=o.frequency_penalty, presence=o.presence_penalty)
+        yield (
+            "the penalties",
+            partial(penalised, frequency=float(o.frequency_penalty), presence=float(o.presence_penalty)),
+        )
     if o.no_repeat_ngram_size:
         yield "no_repeat_ngram_size", partial(without_repeated_ngrams, size=o.no_repeat_ngram_size)
     words = [list(word) for word in o.bad_words_ids if len(word) > 1 or word[0] not in o.eos_tokens]

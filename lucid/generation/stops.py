@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 Decode: TypeAlias = Callable[[list[int]], str]
@@ -15,6 +15,8 @@ def stop_strings(stop: str | Sequence[str] | None) -> tuple[str, ...]:
     Raises:
         TypeError: for anything but strings. ValueError: for an empty one.
     """
+    if stop is not None and (not isinstance(stop, Iterable) or isinstance(stop, bytes)):
+        raise TypeError(f"generate: stop is {stop!r}, expected a string or a list of strings")
     strings = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     for text in strings:
         if not isinstance(text, str):
