@@ -275,3 +275,42 @@ def test_functions_made_of_others_take_arrays_and_numbers() -> None:
     )
     for result, expected in results:
         np.testing.assert_allclose(result.numpy(), expected, atol=1e-6)
+
+
+_OPERANDS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys("softmax log_softmax cumsum flip index_select".split(), (0,)),
+    **dict.fromkeys("transpose swapaxes movedim moveaxis".split(), (0, 1)),
+    **{
+        "reshape": ((3, 2),),
+        "permute": ((1, 0),),
+        "unsqueeze": (0,),
+        "tile": (2,),
+        "roll": (1,),
+        "repeat_interleave": (2,),
+    },
+    **{"broadcast_to": ((2, 2, 3),), "unflatten": (1, (3, 1)), "index_select": (0, np.array([1])), "std": (0,)},
+    **{"gather": (1, np.array([[0, 2]])), "masked_fill": (np.array([[True], [False]]), 1.0), "kthvalue": (2,)},
+    **{"quantile": (0.5,), "cummax": (0,), "max": (1,), "min": (1,)},
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *_OPERANDS,
+        *"sum mean prod norm clone flatten squeeze t tril triu fliplr flipud diag_embed argwhere nonzero".split(),
+    ],
+)
+def test_functions_take_an_array_as_their_tensor(name: str) -> None:
+    array = np.array([[1.0, -2.0, 3.0], [0.0, 5.0, -6.0]], np.float32)
+    function, operands = getattr(lucid, name), _OPERANDS.get(name, ())
+    got, expected = (function(x, *operands) for x in (array, lucid.tensor(array)))
+    for ours, theirs in zip(*(x if isinstance(x, tuple) else (x,) for x in (got, expected)), strict=True):
+        assert isinstance(ours, lucid.Tensor) and ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+def test_functions_of_something_else_say_what_came() -> None:
+    for name in ("sum", "softmax", "reshape", "max", "argmax"):
+        with pytest.raises(TypeError, match=f"^{name}: expected a tensor, an array or a number, got list"):
+            getattr(lucid, name)([1.0, 2.0], 0)

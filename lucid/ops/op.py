@@ -33,6 +33,7 @@ from lucid.ops.operand_conversion import (
     as_tensors,
     half_beside_number,
     promoted,
+    taking_arrays,
 )
 from lucid.ops.tensor.tensor import OPS, Tensor
 
@@ -330,11 +331,11 @@ def primitive(
 def function(call: Callable[P, R]) -> Callable[P, R]:
     """Register a plain function written in ops: the tensor's method of this name calls it instead of the op.
 
-    The function also takes torch's names for its arguments.
+    The function also takes torch's names for its arguments, and an array in the place of the tensor.
     """
     spelled = torch_names(call)
     OPS[call.__name__] = spelled
-    return spelled
+    return taking_arrays(spelled)
 
 
 def as_tuple(value: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -22,8 +23,12 @@ from lucid.core.graph.types import (
     has_dtype,
 )
 from lucid.core.sizes.dims import Dim
+from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.words.other_libraries import advice, shown_type, type_name
 from lucid.ops.tensor.tensor import OPS, Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class UnreadableOperand:
@@ -112,6 +117,28 @@ def as_tensor(where: str, value: Any, partner: Any = None) -> Tensor:
     if isinstance(value, UnreadableOperand):
         value.refuse(where)
     raise TypeError(f"{where}: expected a tensor, an array or a number, got {shown_type(value)}")
+
+
+def taking_arrays(call: Callable[P, R], others: type = np.ndarray) -> Callable[P, R]:
+    """Let a function take an array as its first tensor, as ops do.
+
+    Args:
+        call: the function.
+        others: what is made a tensor. `object`: all but numbers and sizes, so that there is an error for anything else.
+    """
+
+    @functools.wraps(call)
+    def function(*args: Any, **kwargs: Any) -> R:
+        if args and isinstance(args[0], others) and not isinstance(args[0], (Tensor, int, float, Dim)):
+            args = as_tensor(call.__name__, args[0]), *args[1:]
+        return call(*args, **kwargs)
+
+    return function
+
+
+def function_of(method: Callable[P, R]) -> Callable[P, R]:
+    """A tensor's method as a function, with torch's names for its arguments."""
+    return taking_arrays(torch_names(method), object)
 
 
 def _number(value: Scalar, dtype: DType) -> Tensor:
