@@ -310,6 +310,14 @@ def test_functions_take_an_array_as_their_tensor(name: str) -> None:
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
+def test_a_number_in_the_first_place_takes_the_type_of_the_tensor_beside_it() -> None:
+    for dtype in ("float16", "float64", "int32"):
+        x = lucid.tensor(3, dtype=dtype)
+        for number in (0.1, np.float64(0.1), np.float32(0.1)) if dtype != "int32" else (2, np.int64(2)):
+            assert lucid.mul(number, x).dtype == x.dtype
+            np.testing.assert_array_equal(lucid.mul(number, x).numpy(), (x * number).numpy())
+
+
 def test_functions_of_something_else_say_what_came() -> None:
     for name in ("sum", "softmax", "reshape", "max", "argmax"):
         with pytest.raises(TypeError, match=f"^{name}: expected a tensor, an array or a number, got list"):

@@ -129,11 +129,14 @@ def taking_arrays(call: Callable[P, R], others: type = np.ndarray) -> Callable[P
 
     @functools.wraps(call)
     def function(*args: Any, **kwargs: Any) -> R:
-        if args and isinstance(args[0], others) and not isinstance(args[0], (Tensor, int, float, Dim)):
+        if args and isinstance(args[0], others) and not isinstance(args[0], _OF_ANY_TYPE):
             args = as_tensor(call.__name__, args[0]), *args[1:]
         return call(*args, **kwargs)
 
     return function
+
+
+_OF_ANY_TYPE = Tensor, int, float, np.generic, Dim  # numbers take the element type of a tensor beside them
 
 
 def function_of(method: Callable[P, R]) -> Callable[P, R]:
