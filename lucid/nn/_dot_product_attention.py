@@ -181,7 +181,7 @@ def real_scale(where: str, scale: complex | Tensor | None) -> float | None:
     """A scale as a real number.
 
     Raises:
-        TypeError: for a parameter or a traced tensor, as a scale is a constant of the graph, and for no number.
+        TypeError: for anything but a number, and for a parameter or a traced tensor, as a scale is a constant.
         ValueError: for NaN or infinity, or a complex number whose imaginary part is not zero.
     """
     if scale is None:

@@ -504,7 +504,9 @@ def test_wrong_input(predictor, tmp_path, columns, options, error, message):
             {"a.csv.zst": b""},
             ModuleNotFoundError,
             "a.csv.zst: needs a package: pip install backports.zstd",
-            marks=pytest.mark.skipif("zst" in fsspec.utils.compressions, reason="what reads .zst is installed"),
+            marks=pytest.mark.skipif(
+                "zst" in fsspec.utils.compressions, reason="backports.zstd is there, so it is read"
+            ),
         ),
     ],
 )

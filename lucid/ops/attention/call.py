@@ -24,7 +24,7 @@ class AttentionOptions:
     """The options of `ops.attention`.
 
     Raises:
-        TypeError: for a scale or a softcap that is no number.
+        TypeError: for a scale or a softcap that is anything but a number.
         ValueError: for an option out of its range.
     """
 
